@@ -1,0 +1,34 @@
+"""Where the configs and recipes are, and what Hydra needs to know of them."""
+
+import os
+from pathlib import Path
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+
+import lightning_fastnet
+from lightning_fastnet.data.digits import cache_folder
+
+PROGRAM = "fastnet-train"
+
+
+def shipped(name: str) -> Path:
+    """The folder ``conf`` or ``recipes``: inside the installed package, or beside it in a checkout (also an editable install)."""
+    package = Path(lightning_fastnet.__file__).parent
+    inside = package / name
+    return inside if inside.is_dir() else package.parent / name
+
+
+def recipe_names() -> list[str]:
+    """The shipped recipes' names."""
+    return sorted(file.stem for file in shipped("recipes").glob("*.yaml"))
+
+
+def register() -> None:
+    """Makes the recipes Hydra's group ``recipe`` and defines the ``fastnet.*`` interpolations that conf/ uses."""
+    store = ConfigStore.instance()
+    for name in recipe_names():
+        node = OmegaConf.load(shipped("recipes") / f"{name}.yaml")
+        store.store(group="recipe", name=name, node=node, package="_global_", provider="lightning_fastnet")
+    OmegaConf.register_new_resolver("fastnet.cache", lambda name: os.fspath(cache_folder() / name), replace=True)
+    OmegaConf.register_new_resolver("fastnet.device_type", lambda accelerator: "cuda" if accelerator == "gpu" else "cpu", replace=True)

@@ -1,0 +1,60 @@
+"""Fills in what a config leaves open: ranks, batch a rank. Refuses what cannot be, before torch or DALI are imported."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from lightning_fastnet.errors import UserError
+from lightning_fastnet.launch.devices import resolve_devices
+from lightning_fastnet.launch.outside import OutsideRank
+
+
+def settle(config: DictConfig, place: OutsideRank | None) -> None:
+    """Makes ``trainer.accelerator``, ``trainer.devices``, ``trainer.num_nodes`` and the batch sizes definite, in place.
+
+    Args:
+        place: this rank among those that torchrun or srun started; None: the ranks are ours to start.
+
+    Raises:
+        UserError: data that is not there, devices that are not there, a batch that cannot be shared.
+    """
+    _check_data(config)
+    trainer = config.trainer
+    if place is None:
+        if trainer.num_nodes != 1:
+            raise UserError(
+                f"trainer.num_nodes={trainer.num_nodes}, but this command starts ranks on one machine only: "
+                "start it on every node with torchrun or srun."
+            )
+        devices = resolve_devices(trainer.accelerator, trainer.devices)
+        trainer.accelerator, trainer.devices = devices.accelerator, devices.ranks
+    else:
+        if trainer.devices not in ("auto", place.local_world_size):
+            raise UserError(
+                f"trainer.devices={trainer.devices}, but {place.local_world_size} ranks were started on this node: leave it out."
+            )
+        if trainer.num_nodes not in (1, place.nodes):
+            raise UserError(f"trainer.num_nodes={trainer.num_nodes}, but ranks were started on {place.nodes} nodes: leave it out.")
+        trainer.accelerator = resolve_devices(trainer.accelerator, "auto").accelerator
+        trainer.devices, trainer.num_nodes = place.local_world_size, place.nodes
+    _share_batch(config, trainer.devices * trainer.num_nodes)
+
+
+def _check_data(config: DictConfig) -> None:
+    root = config.data.get("root")
+    if root is not None and config.data.get("prepare") is None and not Path(root).is_dir():
+        raise UserError(f"data.root={root} does not exist: give a folder with train/ and val/ in it.")
+
+
+def _share_batch(config: DictConfig, ranks: int) -> None:
+    per_device, together = config.data.get("batch_size_per_device"), config.global_batch_size
+    if per_device is None:
+        if together is None:
+            raise UserError("Neither global_batch_size nor data.batch_size_per_device is given: set one.")
+        if together < ranks or together % ranks:
+            below = together // ranks * ranks
+            nearest = " or ".join(str(size) for size in (below, below + ranks) if size)
+            raise UserError(f"global_batch_size={together} cannot be shared equally by {ranks} ranks: use {nearest}.")
+        config.data.batch_size_per_device = together // ranks
+    else:
+        config.global_batch_size = per_device * ranks

@@ -1,0 +1,82 @@
+"""``fastnet-train``: composes the config with Hydra, decides the run's folder, starts the ranks."""
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from lightning_fastnet.cli.configs import PROGRAM, register, shipped
+from lightning_fastnet.cli.sentences import sentence
+from lightning_fastnet.cli.settle import settle
+from lightning_fastnet.errors import UserError
+from lightning_fastnet.launch.devices import cpu_threads
+from lightning_fastnet.launch.local_ranks import RankFailed, run_local_ranks
+from lightning_fastnet.launch.outside import agree, outside_rank
+from lightning_fastnet.launch.run_folder import job_id, new_run_folder
+
+
+def train(config: DictConfig) -> None:
+    """Runs one composed config: here, on ranks of this machine that it starts, or as the rank that torchrun or srun made of us."""
+    place = outside_rank()
+    settle(config, place)
+
+    def decide() -> str:
+        return str(new_run_folder(config.outputs, config.recipe_name, job_id()))
+
+    config.run_dir = decide() if place is None else agree(place, decide)
+    resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
+    assert isinstance(resolved, DictConfig)
+    file = Path(config.run_dir) / "config.yaml"
+    if place is None or place.rank == 0:
+        OmegaConf.save(resolved, file)
+    if place is None and config.trainer.devices > 1:
+        run_local_ranks("lightning_fastnet.cli.rank", [str(file)], config.trainer.devices, file.parent / "logs")
+    else:
+        os.environ.setdefault("OMP_NUM_THREADS", str(cpu_threads(config.trainer.devices)))
+        from lightning_fastnet.cli.rank import run_rank
+
+        run_rank(resolved)
+
+
+def main() -> None:
+    """Entry point. Bad input ends with one sentence and exit status 2, a run that fails with its first error and 1."""
+    os.environ.setdefault("FASTNET_STARTED", str(time.time()))
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printer
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    register()
+    failed: list[Exception] = []
+
+    def task(config: DictConfig) -> None:
+        try:
+            train(config)
+        except (UserError, RankFailed) as error:  # Hydra would print a line of its own before it passes this on
+            failed.append(error)
+
+    command = hydra.main(version_base="1.3", config_path=str(shipped("conf")), config_name="train")(task)
+    try:
+        command()
+        if failed:
+            raise failed[0]
+    except UserError as error:
+        _leave(str(error), 2)
+    except (HydraException, OmegaConfBaseException) as error:
+        _leave(sentence(error, sys.argv[1:]), 2)
+    except RankFailed as error:
+        _leave(str(error), 1)
+    except KeyboardInterrupt:
+        _leave("interrupted", 130)
+
+
+def _leave(message: str, status: int) -> None:
+    print(f"{PROGRAM}: {message}", file=sys.stderr, flush=True)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

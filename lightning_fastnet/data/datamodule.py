@@ -1,0 +1,162 @@
+"""Class folders of pictures as a LightningDataModule, read by DALI."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import LightningDataModule
+
+from lightning_fastnet.data.class_folder import ClassFolder
+from lightning_fastnet.errors import UserError, require_lightning_trainer
+
+
+class FolderDataModule(LightningDataModule):
+    """Class folders ``root/train``, ``root/val`` and, if it is there, ``root/test`` (else ``val`` is tested on).
+
+    A subclass says how the pictures of a split are read: :meth:`loader`.
+
+    Args:
+        root: the folder.
+        image_size: side of a picture as the network gets it, in pixels.
+        channels: 1 (grey) or 3 (RGB).
+        mean, std: of pixels in 0 to 1, one a channel.
+        batch_size_per_device: pictures of a batch on one rank.
+        sampling: of the training set: ``"shuffle"`` or ``"fixed_cycle"`` (the same batches every epoch).
+        jitter: turn, scale and shift training pictures a little.
+        num_threads: workers a rank; None: the cores of the machine divided by its ranks.
+        seed: of order and jitter.
+        prepare: called once a machine with ``root`` before anything is read (writes or unpacks the data).
+
+    Raises:
+        UserError: when a split is read that is missing, empty, or too small for the ranks and the batch.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        image_size: int = 224,
+        channels: int = 3,
+        mean: Sequence[float] = (0.485, 0.456, 0.406),
+        std: Sequence[float] = (0.229, 0.224, 0.225),
+        batch_size_per_device: int = 64,
+        sampling: str = "shuffle",
+        jitter: bool = False,
+        num_threads: int | None = None,
+        seed: int = 0,
+        prepare: Callable[[Path], Any] | None = None,
+    ) -> None:
+        super().__init__()
+        if channels not in (1, 3) or len(mean) != channels or len(std) != channels:
+            raise UserError(
+                f"channels={channels} with {len(mean)} means and {len(std)} deviations: give 1 or 3 channels and one of each a channel."
+            )
+        if sampling not in ("shuffle", "fixed_cycle"):
+            raise UserError(f"sampling={sampling!r} is unknown: choose shuffle or fixed_cycle.")
+        self.root = Path(root)
+        self.image_size, self.channels = image_size, channels
+        self.mean, self.std = tuple(mean), tuple(std)
+        self.batch_size_per_device = batch_size_per_device
+        self.sampling, self.jitter, self.seed = sampling, jitter, seed
+        self.num_threads = num_threads
+        self._prepare = prepare
+        self._folders: dict[str, ClassFolder] = {}
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names of the training set, in the order of the labels."""
+        return self._folder("train").classes
+
+    def prepare_data(self) -> None:
+        if self._prepare is not None:
+            self._prepare(self.root)
+
+    def setup(self, stage: str) -> None:
+        require_lightning_trainer(self.trainer, type(self).__name__)
+
+    def train_dataloader(self) -> Iterable[Any]:
+        return self.loader(self._folder("train"), training=True)
+
+    def val_dataloader(self) -> Iterable[Any]:
+        return self.loader(self._folder("val"), training=False)
+
+    def test_dataloader(self) -> Iterable[Any]:
+        return self.loader(self._folder("test" if (self.root / "test").is_dir() else "val"), training=False)
+
+    @abstractmethod
+    def loader(self, folder: ClassFolder, *, training: bool) -> Iterable[Any]:
+        """Batches ``(pictures, labels)`` of this rank."""
+
+    def _folder(self, split: str) -> ClassFolder:
+        if split not in self._folders:
+            classes = None if split == "train" else self.classes
+            self._folders[split] = ClassFolder.read(self.root / split, classes)
+        return self._folders[split]
+
+    @property
+    def _threads(self) -> int:
+        if self.num_threads is not None:
+            return self.num_threads
+        ranks_here = getattr(self.trainer, "num_devices", 1)
+        return max(1, (os.cpu_count() or 1) // ranks_here)
+
+    def _order(self, training: bool) -> dict[str, Any]:
+        assert self.trainer is not None
+        return {
+            "rank": self.trainer.global_rank,
+            "world_size": self.trainer.world_size,
+            "sampling": self.sampling if training else "sequential",
+            "last": "drop" if training else "exact",
+            "seed": self.seed,
+        }
+
+
+class DALIDataModule(FolderDataModule):
+    """Class folders, decoded and batched by a DALI pipeline.
+
+    Args:
+        device: where pictures are decoded: ``"gpu"``, ``"cpu"``, or ``"auto"``: on the GPU where the Trainer has one.
+        **folder: what :class:`FolderDataModule` takes.
+
+    Raises:
+        UserError: DALI is not installed (it exists for Linux only), or as :class:`FolderDataModule`.
+    """
+
+    def __init__(self, root: str | Path, *, device: str = "auto", **folder: Any) -> None:
+        super().__init__(root, **folder)
+        if device not in ("auto", "gpu", "cpu"):
+            raise UserError(f"device={device!r} is unknown: choose auto, gpu or cpu.")
+        self.device = device
+
+    def loader(self, folder: ClassFolder, *, training: bool) -> Iterable[Any]:
+        try:
+            from lightning_fastnet.data.loader import DALILoader
+            from lightning_fastnet.data.pipelines import JITTER_NUMBERS, small_pictures
+        except ModuleNotFoundError as error:
+            raise UserError(
+                "DALI is not installed: pip install 'lightning-fastnet[train]' on Linux; elsewhere use "
+                "lightning_fastnet.data.torch_folder.TorchDataModule (on the command line data=digits_torch)."
+            ) from error
+        gpu = self._on_gpu()
+        graph = partial(
+            small_pictures, image_size=self.image_size, channels=self.channels, mean=self.mean, std=self.std, gpu=gpu is not None
+        )
+        return DALILoader(
+            graph,
+            self.batch_size_per_device,
+            samples=folder,
+            augment=JITTER_NUMBERS if training and self.jitter else 0,
+            device_id=gpu,
+            num_threads=self._threads,
+            **self._order(training),
+        )
+
+    def _on_gpu(self) -> int | None:
+        assert self.trainer is not None
+        root_device = self.trainer.strategy.root_device
+        if self.device == "gpu" and root_device.type != "cuda":
+            raise UserError(f"device='gpu' decodes on a GPU, but the Trainer runs on {root_device.type}: use device='auto'.")
+        return root_device.index if root_device.type == "cuda" and self.device != "cpu" else None

@@ -1,0 +1,135 @@
+"""DALILoader: exact epochs, in an order of our own, from any DALI pipeline."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+from numpy import int64
+from numpy.typing import NDArray
+from nvidia.dali import Pipeline, fn, types
+from nvidia.dali.plugin.pytorch import feed_ndarray, to_torch_type
+from torch import Tensor
+
+from lightning_fastnet.data.order import BatchOrder, augmentation
+
+class Samples(Protocol):
+    """What a loader reads: sample ``i`` is a tuple of small arrays (a path, a label), one for each input of the pipeline."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> tuple[NDArray[Any], ...]: ...
+
+
+class DALILoader:
+    """Batches of a DALI pipeline as torch tensors, for any Trainer or loop.
+
+    DALI decodes; the order is :class:`~lightning_fastnet.data.order.BatchOrder`'s, fed in as numbers and paths: an epoch left early
+    (``limit_train_batches``, Lightning's sanity check) loses nothing and shows nothing twice, ``len()`` is constant and true. Lightning
+    sets the epoch through ``loader.batch_sampler``; elsewhere call ``loader.batch_sampler.set_epoch(epoch)``.
+
+    Args:
+        pipeline_fn: builds the graph: takes one DALI node for each array of a sample and, if ``augment`` is above 0, a node of that
+            many uniform numbers a sample, a function of (seed, epoch, sample); returns the nodes that make up a batch.
+        batch_size: samples of a batch on this rank.
+        samples: what to read.
+        sampling: ``"shuffle"``, ``"fixed_cycle"`` (the same batches every epoch) or ``"sequential"``.
+        seed: of order and augmentation.
+        last: ``"drop"`` to train, ``"exact"`` to evaluate.
+        rank, world_size: this rank's part.
+        augment: uniform numbers a sample.
+        device_id: the GPU that the pipeline works on; None: the host.
+        num_threads: DALI's worker threads.
+
+    Raises:
+        UserError: too few samples for the ranks and the batch size.
+    """
+
+    def __init__(
+        self,
+        pipeline_fn: Callable[..., Any],
+        batch_size: int,
+        *,
+        samples: Samples,
+        sampling: str = "shuffle",
+        seed: int = 0,
+        last: str = "drop",
+        rank: int = 0,
+        world_size: int = 1,
+        augment: int = 0,
+        device_id: int | None = None,
+        num_threads: int = 1,
+    ) -> None:
+        self.batch_sampler = BatchOrder(
+            len(samples), batch_size, rank=rank, world_size=world_size, sampling=sampling, last=last, seed=seed
+        )
+        self.batch_size = batch_size
+        self._feed = _Feed(samples, augment, seed)
+        self._pipeline = Pipeline(batch_size=batch_size, num_threads=num_threads, device_id=device_id, prefetch_queue_depth=2)
+        inputs = list(samples[0])
+        dtypes = [types.to_dali_type(array.dtype.name) for array in inputs]
+        ndims = [array.ndim for array in inputs]
+        if augment:
+            dtypes, ndims = [*dtypes, types.FLOAT], [*ndims, 1]
+        with self._pipeline:
+            nodes = fn.external_source(source=self._feed, num_outputs=len(dtypes), dtype=dtypes, ndim=ndims, batch=True)
+            self._pipeline.set_outputs(*pipeline_fn(*nodes))
+        self._pipeline.build()
+        self._running = False
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        self._drain()
+        self._feed.begin(iter(self.batch_sampler), self.batch_sampler.epoch)
+        self._running = True
+        while True:
+            try:
+                outputs = self._pipeline.run()
+            except StopIteration:
+                break
+            yield tuple(_to_torch(output) for output in outputs)
+        self._pipeline.reset()
+        self._running = False
+
+    def _drain(self) -> None:
+        """Takes out what an abandoned epoch had already put into the pipeline, two batches at most."""
+        if not self._running:
+            return
+        self._feed.end()
+        while True:
+            try:
+                self._pipeline.run()
+            except StopIteration:
+                break
+        self._pipeline.reset()
+        self._running = False
+
+
+class _Feed:
+    """The source that DALI calls for each batch, some batches ahead of the training loop."""
+
+    def __init__(self, samples: Samples, augment: int, seed: int) -> None:
+        self._samples, self._augment, self._seed = samples, augment, seed
+        self.end()
+
+    def begin(self, batches: Iterator[NDArray[int64]], epoch: int) -> None:
+        self._batches, self._epoch = batches, epoch
+
+    def end(self) -> None:
+        self.begin(iter(()), 0)
+
+    def __call__(self) -> list[list[NDArray[Any]]]:
+        batch = next(self._batches)
+        arrays = [list(column) for column in zip(*(self._samples[int(index)] for index in batch), strict=True)]
+        if self._augment:
+            arrays.append(list(augmentation(batch, self._augment, self._seed, self._epoch)))
+        return arrays
+
+
+def _to_torch(output: Any) -> Tensor:
+    """Copies one output out of DALI's own buffer, on the device where it lies."""
+    dense = output.as_tensor()
+    on_gpu = "GPU" in type(dense).__name__
+    tensor = torch.empty(dense.shape(), dtype=to_torch_type[dense.dtype], device=f"cuda:{dense.device_id()}" if on_gpu else "cpu")
+    feed_ndarray(dense, tensor, cuda_stream=torch.cuda.current_stream() if on_gpu else None)
+    return tensor

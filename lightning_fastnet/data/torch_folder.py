@@ -1,0 +1,56 @@
+"""The same folders in the same order without DALI: PIL and torchvision in DataLoader workers."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from lightning_fastnet.data.class_folder import ClassFolder
+from lightning_fastnet.data.datamodule import FolderDataModule
+from lightning_fastnet.data.order import BatchOrder
+
+
+class TorchDataModule(FolderDataModule):
+    """:class:`~lightning_fastnet.data.datamodule.DALIDataModule`'s twin for machines without DALI (macOS), and to compare with.
+
+    The order of the pictures is the same; the jitter has the same limits and other numbers.
+    """
+
+    def loader(self, folder: ClassFolder, *, training: bool) -> Iterable[Any]:
+        order = BatchOrder(len(folder), self.batch_size_per_device, **self._order(training))
+        dataset = _Pictures(folder, self._transform(training))
+        return DataLoader(
+            dataset,
+            batch_sampler=order,  # type: ignore[arg-type]  # arrays of numbers instead of lists
+            num_workers=self._threads,
+            persistent_workers=True,
+            multiprocessing_context="forkserver",  # a fork of a process with gloo's threads can deadlock
+        )
+
+    def _transform(self, training: bool) -> Any:
+        from torchvision.transforms import v2
+
+        size = [self.image_size, self.image_size]
+        steps: list[Any] = [v2.PILToTensor(), v2.Resize(size, antialias=True)]
+        if training and self.jitter:
+            steps.append(v2.RandomAffine(10, translate=(2 / 28, 2 / 28), scale=(0.9, 1.1), interpolation=v2.InterpolationMode.BILINEAR))
+        steps += [v2.ToDtype(torch.float32, scale=True), v2.Normalize(self.mean, self.std)]
+        return v2.Compose(steps)
+
+
+class _Pictures(Dataset[tuple[Tensor, Any]]):
+    def __init__(self, folder: ClassFolder, transform: Any) -> None:
+        self._folder, self._transform = folder, transform
+        self._mode = "L" if len(transform.transforms[-1].mean) == 1 else "RGB"
+
+    def __len__(self) -> int:
+        return len(self._folder)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, np.int64]:
+        from PIL import Image
+
+        with Image.open(self._folder.paths[index]) as picture:
+            return self._transform(picture.convert(self._mode)), self._folder.labels[index]

@@ -1,0 +1,39 @@
+"""The table at a run's end."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_summary(
+    recipe: str, metrics: Mapping[str, float | int | None], target: float | None, verdict: str | None, folder: Path
+) -> None:
+    """Prints accuracy, speed, where a step's time went (``profile/*_ms``) and the run's folder, on standard output."""
+    table = Table(title=f"{recipe}: finished", show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column(justify="right")
+    for name in ("test/top1", "val/top1"):
+        if (share := metrics.get(name)) is not None:
+            table.add_row(name, f"{100 * share:.2f} %")
+    if target is not None:
+        reached = metrics.get("time/to_target_seconds")
+        table.add_row(f"time to {100 * target:g} %", "not reached" if reached is None else f"{reached:.1f} s")
+    if (rate := metrics.get("train/images_per_second")) is not None:
+        table.add_row("train images/s", f"{rate:,.0f}")
+    table.add_row("ranks", f"{metrics['trainer/world_size']}")
+    table.add_row("optimizer steps", f"{metrics['trainer/global_step']}")
+    table.add_row("total time", f"{metrics['time/total_seconds']:.1f} s")
+    phases = {name[8:-3]: value for name, value in metrics.items() if name.startswith("profile/") and value is not None}
+    step = phases.pop("step", None)
+    if step:
+        table.add_section()
+        table.add_row("a step", f"{step:.2f} ms")
+        for phase, milliseconds in phases.items():
+            table.add_row(f"  {phase}", f"{milliseconds:.2f} ms {100 * milliseconds / step:4.0f} %")
+    console = Console()
+    console.print(table)
+    if verdict:
+        console.print(verdict, soft_wrap=True)
+    console.print(f"Run folder: {folder}", soft_wrap=True, highlight=False)
