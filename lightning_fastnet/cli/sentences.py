@@ -24,8 +24,8 @@ def sentence(error: Exception, overrides: Sequence[str]) -> str:
     if isinstance(error, OverrideParseException):
         return f"{error.override!r} is not of the form key=value."
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and "/" in error.missing_cfg_file:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        options = [option for option in error.options or [] if option]
+        group, _, name = str(error.missing_cfg_file).rpartition("/")
+        options = [str(option) for option in error.options or [] if option]
         return f"There is no {group}={name}{_nearest(name, options)}; choose one of: {', '.join(options)}."
     key = re.match(r"Could not (?:override|append|delete)[^']*'([^']*)'", text)
     if key:
@@ -35,7 +35,8 @@ def sentence(error: Exception, overrides: Sequence[str]) -> str:
 
 def _unknown_key(key: str) -> str:
     name = key.partition("@")[0]
-    return f"The config has no key {name!r}{_nearest(name, list(_keys(_default_config())))}; fastnet-train --cfg job shows them all."
+    known = ["recipe", *_keys(_default_config())]
+    return f"The config has no key {name!r}{_nearest(name, known)}; fastnet-train --cfg job shows them all."
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
@@ -46,11 +47,11 @@ def _nearest(name: str, names: Sequence[str]) -> str:
 def _default_config() -> DictConfig:
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(shipped("conf")), version_base="1.3"):
-        return compose("train", return_hydra_config=False)
+        return compose("train")
 
 
 def _keys(node: Any, prefix: str = "") -> Iterator[str]:
     if isinstance(node, DictConfig):
-        for name in node:
+        for name in map(str, node):
             yield f"{prefix}{name}"
             yield from _keys(node._get_node(name), f"{prefix}{name}.")

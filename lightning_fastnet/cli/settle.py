@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.devices import resolve_devices
@@ -18,6 +18,7 @@ def settle(config: DictConfig, place: OutsideRank | None) -> None:
     Raises:
         UserError: data that is not there, devices that are not there, a batch that cannot be shared.
     """
+    _check_numbers(config)
     _check_data(config)
     trainer = config.trainer
     if place is None:
@@ -38,6 +39,28 @@ def settle(config: DictConfig, place: OutsideRank | None) -> None:
         trainer.accelerator = resolve_devices(trainer.accelerator, "auto").accelerator
         trainer.devices, trainer.num_nodes = place.local_world_size, place.nodes
     _share_batch(config, trainer.devices * trainer.num_nodes)
+
+
+_NUMBERS = (
+    "seed",
+    "target",
+    "global_batch_size",
+    "data.batch_size_per_device",
+    "data.num_threads",
+    "trainer.max_epochs",
+    "trainer.num_nodes",
+    "optimizer.lr",
+    "optimizer.momentum",
+    "optimizer.weight_decay",
+    "optimizer.warmup_epochs",
+)
+
+
+def _check_numbers(config: DictConfig) -> None:
+    for key in _NUMBERS:
+        value = OmegaConf.select(config, key)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise UserError(f"{key}={value} must be a number.")
 
 
 def _check_data(config: DictConfig) -> None:

@@ -1,6 +1,5 @@
 """``fastnet-train``: composes the config with Hydra, decides the run's folder, starts the ranks."""
 
-import logging
 import os
 import sys
 import time
@@ -16,7 +15,7 @@ from lightning_fastnet.cli.sentences import sentence
 from lightning_fastnet.cli.settle import settle
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.devices import cpu_threads
-from lightning_fastnet.launch.local_ranks import RankFailed, run_local_ranks
+from lightning_fastnet.launch.local_ranks import RankFailedError, run_local_ranks
 from lightning_fastnet.launch.outside import agree, outside_rank
 from lightning_fastnet.launch.run_folder import job_id, new_run_folder
 
@@ -48,14 +47,13 @@ def main() -> None:
     """Entry point. Bad input ends with one sentence and exit status 2, a run that fails with its first error and 1."""
     os.environ.setdefault("FASTNET_STARTED", str(time.time()))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printer
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     register()
     failed: list[Exception] = []
 
     def task(config: DictConfig) -> None:
         try:
             train(config)
-        except (UserError, RankFailed) as error:  # Hydra would print a line of its own before it passes this on
+        except (UserError, RankFailedError) as error:  # Hydra would print a line of its own before it passes this on
             failed.append(error)
 
     command = hydra.main(version_base="1.3", config_path=str(shipped("conf")), config_name="train")(task)
@@ -67,7 +65,7 @@ def main() -> None:
         _leave(str(error), 2)
     except (HydraException, OmegaConfBaseException) as error:
         _leave(sentence(error, sys.argv[1:]), 2)
-    except RankFailed as error:
+    except RankFailedError as error:
         _leave(str(error), 1)
     except KeyboardInterrupt:
         _leave("interrupted", 130)

@@ -49,4 +49,4 @@ def all_reduce_hook(state: AllReduceState, bucket: dist.GradBucket) -> Future[Te
 
 
 def _first_tensor(future: Future[list[Tensor]]) -> Tensor:
-    return cast(Tensor, future.value()[0])
+    return future.value()[0]

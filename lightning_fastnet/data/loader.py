@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lightning_fastnet.data.order import BatchOrder, augmentation
 
+
 class Samples(Protocol):
     """What a loader reads: sample ``i`` is a tuple of small arrays (a path, a label), one for each input of the pipeline."""
 
@@ -58,9 +59,7 @@ class DALILoader:
         device_id: int | None = None,
         num_threads: int = 1,
     ) -> None:
-        self.batch_sampler = BatchOrder(
-            len(samples), batch_size, rank=rank, world_size=world_size, sampling=sampling, last=last, seed=seed
-        )
+        self.batch_sampler = BatchOrder(len(samples), batch_size, rank=rank, world_size=world_size, sampling=sampling, last=last, seed=seed)
         self.batch_size = batch_size
         self._feed = _Feed(samples, augment, seed)
         self._pipeline = Pipeline(batch_size=batch_size, num_threads=num_threads, device_id=device_id, prefetch_queue_depth=2)

@@ -6,7 +6,15 @@ from nvidia.dali import fn, types
 
 
 def small_pictures(
-    path: Any, label: Any, uniform: Any = None, *, image_size: int, channels: int, mean: tuple[float, ...], std: tuple[float, ...], gpu: bool
+    path: Any,
+    label: Any,
+    uniform: Any = None,
+    *,
+    image_size: int,
+    channels: int,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    gpu: bool,
 ) -> tuple[Any, Any]:
     """Whole small pictures (digits, CIFAR): decode, bring to ``image_size``, jitter if told, normalise.
 
@@ -44,5 +52,3 @@ def _jitter(uniform: Any, image_size: int) -> Any:
 
 JITTER_NUMBERS = 4
 """How many uniform numbers a picture :func:`small_pictures` takes for its jitter."""
-
-

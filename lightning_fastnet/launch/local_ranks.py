@@ -1,7 +1,9 @@
 """Starts the ranks of this machine with torch's elastic launcher, and says which one failed first and why."""
 
+import logging
 import os
 import secrets
+import signal
 import sys
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.devices import cpu_threads
 
 
-class RankFailed(RuntimeError):
+class RankFailedError(RuntimeError):
     """A rank ended with an error of its own; the message holds that error, the first in time."""
 
 
@@ -20,12 +22,14 @@ def run_local_ranks(module: str, arguments: list[str], ranks: int, logs: Path) -
 
     Raises:
         UserError: the first failing rank said in one sentence what was wrong with the input.
-        RankFailed: it failed in another way.
+        RankFailedError: it failed in another way.
+        KeyboardInterrupt, SystemExit: this process was told to stop, and has ended the ranks.
     """
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    _hush("torch.distributed.elastic")  # what went wrong is told by our exceptions
     logs.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("OMP_NUM_THREADS", str(cpu_threads(ranks)))
     os.environ["FASTNET_LOGS"] = str(logs)
@@ -46,6 +50,16 @@ def run_local_ranks(module: str, arguments: list[str], ranks: int, logs: Path) -
     except ChildFailedError as failed:
         rank, failure = failed.get_first_failure()
         raise _as_error(rank, failure.error_file_data, failure.exitcode, logs) from None
+    except SignalException as caught:  # the ranks are ended already
+        if caught.sigval == signal.SIGINT:
+            raise KeyboardInterrupt from None
+        sys.exit(128 + caught.sigval)
+
+
+def _hush(package: str) -> None:
+    for name, logger in logging.Logger.manager.loggerDict.items():
+        if name.startswith(package) and isinstance(logger, logging.Logger):
+            logger.setLevel(logging.CRITICAL)
 
 
 def _as_error(rank: int, error_file: dict[str, object], exit_code: int, logs: Path) -> Exception:
@@ -55,6 +69,6 @@ def _as_error(rank: int, error_file: dict[str, object], exit_code: int, logs: Pa
         kind, _, sentence = text.partition(": ")
         if kind == UserError.__name__:
             return UserError(sentence)
-        return RankFailed(f"{trace}\nRank {rank} failed first, with {text}")
+        return RankFailedError(f"{trace}\nRank {rank} failed first, with {text}")
     how = f"was ended by signal {-exit_code}" if exit_code < 0 else f"left with exit status {exit_code}"
-    return RankFailed(f"Rank {rank} failed first: it {how} without a Python error; see {logs}.")
+    return RankFailedError(f"Rank {rank} failed first: it {how} without a Python error; see {logs}.")

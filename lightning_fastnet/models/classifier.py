@@ -52,7 +52,7 @@ class ImageClassifier(LightningModule):
     def setup(self, stage: str) -> None:
         classes = getattr(getattr(self.trainer, "datamodule", None), "classes", None)
         if classes is not None and len(classes) > self.num_classes:
-            raise UserError(f"The data has {len(classes)} classes and the network {self.num_classes}: set model.num_classes={len(classes)}.")
+            raise UserError(f"The data has {len(classes)} classes, the network {self.num_classes}: set model.num_classes={len(classes)}.")
 
     def forward(self, pictures: Tensor) -> Tensor:
         logits: Tensor = self.network(pictures.to(memory_format=self.memory_format))

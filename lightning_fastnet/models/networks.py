@@ -1,6 +1,6 @@
 """Networks of the published runs that torchvision does not have."""
 
-from torch import Tensor, nn
+from torch import nn
 
 
 class LeNet(nn.Sequential):
@@ -23,6 +23,3 @@ class LeNet(nn.Sequential):
             nn.ReLU(),
             nn.Linear(500, num_classes),
         )
-
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input)

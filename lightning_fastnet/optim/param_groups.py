@@ -31,9 +31,7 @@ def is_excluded(name: str | None, parameter: Tensor, exclude: Iterable[str]) -> 
     return any(word in name for word in words - {"bias", "norm"})
 
 
-def param_groups(
-    module: nn.Module, weight_decay: float = 0.0, exclude: Iterable[str] = ("bias", "norm")
-) -> list[dict[str, Any]]:
+def param_groups(module: nn.Module, weight_decay: float = 0.0, exclude: Iterable[str] = ("bias", "norm")) -> list[dict[str, Any]]:
     """Two groups of a module's trainable parameters: adapted with weight decay, and excluded without.
 
     Norm layers are known by their type (:data:`NORM_LAYERS`), so that an affine norm over several dimensions is found and a

@@ -35,7 +35,5 @@ def scheduled(
         **settings: further arguments of the optimizer.
     """
     optimizer = optimizer_class(param_groups(module, weight_decay), lr=lr, weight_decay=weight_decay, **settings)
-    scheduler = warmup_then_decay(
-        optimizer, warmup_epochs=warmup_epochs, total_epochs=epochs, steps_per_epoch=steps_per_epoch, decay=decay
-    )
+    scheduler = warmup_then_decay(optimizer, warmup_epochs=warmup_epochs, total_epochs=epochs, steps_per_epoch=steps_per_epoch, decay=decay)
     return optimizer, scheduler

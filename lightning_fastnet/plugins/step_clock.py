@@ -1,6 +1,7 @@
 """Clocks that split a step's time into phases: the host's, and the device's own through CUDA events."""
 
 from collections import defaultdict, deque
+from itertools import pairwise
 from time import perf_counter
 from typing import Protocol
 
@@ -77,7 +78,7 @@ class CudaClock:
     def _collect(self) -> None:
         while self._pending and self._pending[0][-1][1].query():
             marks = self._pending.popleft()
-            for (phase, start), (_, end) in zip(marks, marks[1:], strict=False):
+            for (phase, start), (_, end) in pairwise(marks):
                 if phase is not None:
                     self._total[phase] += start.elapsed_time(end)
             self._steps += 1

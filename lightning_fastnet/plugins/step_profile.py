@@ -6,7 +6,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.autograd import Variable
-from torch.autograd.profiler import record_function
+from torch.profiler import record_function
 from typing_extensions import override
 
 from lightning_fastnet.errors import require_lightning_trainer
@@ -96,7 +96,7 @@ class StepProfile(Callback):
 
     def _backward_begins(self, gradient: Tensor) -> None:
         # callbacks of the engine run when all gradients are there, in the order of their queueing; DDP queues its wait later than this
-        Variable._execution_engine.queue_callback(self._gradients_ready)  # type: ignore[attr-defined]
+        Variable._execution_engine.queue_callback(self._gradients_ready)
 
     def _gradients_ready(self) -> None:
         # this may run on a thread of the engine: the profiler's range stays open, only the clock moves on
@@ -107,9 +107,7 @@ class StepProfile(Callback):
         self._enter("optimizer")
 
     @override
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         self._enter("rest")
         if self._begun % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
             self._log(trainer)
@@ -169,8 +167,7 @@ class StepProfile(Callback):
         means = self.summary()
         step = means["profile/step_ms"]
         rows = [
-            f"  {phase:<14}{means[f'profile/{phase}_ms']:10.2f} ms {100 * means[f'profile/{phase}_ms'] / step:5.0f} %"
-            for phase in PHASES
+            f"  {phase:<14}{means[f'profile/{phase}_ms']:10.2f} ms {100 * means[f'profile/{phase}_ms'] / step:5.0f} %" for phase in PHASES
         ]
         head = f"Where a step's time went ({step:.2f} ms, mean of {self._total_steps} steps):"
         return "\n".join([head, *rows, self.verdict()])
@@ -190,9 +187,7 @@ def verdict(means: dict[str, float]) -> str:
         return "No step was counted."
     share = {phase: 100 * means[f"profile/{phase}_ms"] / step for phase in PHASES}
     if share["data"] >= 20:
-        return (
-            f"The loader limits this run: {share['data']:.0f} % of a step waits for data; give it more threads or smaller pictures to decode."
-        )
+        return f"The loader limits this run: {share['data']:.0f} % of a step waits for data; give it more threads or smaller pictures."
     if share["communication"] >= 15:
         return (
             f"Communication is not hidden: {share['communication']:.0f} % of a step waits for the all-reduce after backward is done; "

@@ -54,9 +54,7 @@ class RunProgress(ProgressBar):
         self._epoch_began = time.perf_counter()
 
     @override
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         self._done += 1
         now = time.perf_counter()
         last = batch_idx + 1 == self.total_train_batches

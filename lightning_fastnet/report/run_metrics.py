@@ -40,9 +40,7 @@ class RunMetrics(Callback):
         self._last_end = None
 
     @override
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         now = time.perf_counter()
         if self._last_end is not None:
             self._seconds += now - self._last_end

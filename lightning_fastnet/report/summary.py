@@ -7,9 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 
-def print_summary(
-    recipe: str, metrics: Mapping[str, float | int | None], target: float | None, verdict: str | None, folder: Path
-) -> None:
+def print_summary(recipe: str, metrics: Mapping[str, float | int | None], target: float | None, verdict: str | None, folder: Path) -> None:
     """Prints accuracy, speed, where a step's time went (``profile/*_ms``) and the run's folder, on standard output."""
     table = Table(title=f"{recipe}: finished", show_header=False, title_justify="left")
     table.add_column()
