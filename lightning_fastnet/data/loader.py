@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
-from numpy import int64
 from numpy.typing import NDArray
 from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.plugin.pytorch import feed_ndarray, to_torch_type
@@ -111,7 +110,7 @@ class _Feed:
         self._samples, self._augment, self._seed = samples, augment, seed
         self.end()
 
-    def begin(self, batches: Iterator[NDArray[int64]], epoch: int) -> None:
+    def begin(self, batches: Iterator[list[int]], epoch: int) -> None:
         self._batches, self._epoch = batches, epoch
 
     def end(self) -> None:
@@ -119,7 +118,7 @@ class _Feed:
 
     def __call__(self) -> list[list[NDArray[Any]]]:
         batch = next(self._batches)
-        arrays = [list(column) for column in zip(*(self._samples[int(index)] for index in batch), strict=True)]
+        arrays = [list(column) for column in zip(*(self._samples[index] for index in batch), strict=True)]
         if self._augment:
             arrays.append(list(augmentation(batch, self._augment, self._seed, self._epoch)))
         return arrays

@@ -7,7 +7,7 @@
     evaluation,"exact" rank 0 takes s0 s2 s4 s6 s8, rank 1 takes s1 s3 s5 s7 s9: every sample once
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,10 @@ def epoch_order(num_samples: int, sampling: str, seed: int, epoch: int) -> NDArr
     return np.argsort(bits, kind="stable")
 
 
-def augmentation(samples: NDArray[np.int64], count: int, seed: int, epoch: int) -> NDArray[np.float32]:
+def augmentation(samples: Sequence[int], count: int, seed: int, epoch: int) -> NDArray[np.float32]:
     """``count`` uniform numbers in [0, 1) for each sample, a function of (seed, epoch, sample) alone: shape ``(len(samples), count)``."""
     key = _key(seed, _AUGMENT_STREAM)
-    raw = [np.random.Philox(key=key, counter=[0, int(sample), epoch, 0]).random_raw(count) for sample in samples]
+    raw = [np.random.Philox(key=key, counter=[0, sample, epoch, 0]).random_raw(count) for sample in samples]
     return ((np.array(raw, dtype=np.uint64).reshape(len(samples), count) >> np.uint64(40)) * 2.0**-24).astype(np.float32)
 
 
@@ -49,7 +49,7 @@ def _key(seed: int, stream: int) -> NDArray[np.uint64]:
 class BatchOrder:
     """The batches of one rank, epoch after epoch.
 
-    Iterating gives one epoch: arrays of sample numbers. ``set_epoch`` is what Lightning (and torch's samplers) call it; a
+    Iterating gives one epoch: lists of sample numbers. ``set_epoch`` is what Lightning (and torch's samplers) call it; a
     ``DataLoader`` takes this object as its ``batch_sampler``.
 
     Args:
@@ -104,7 +104,7 @@ class BatchOrder:
         own = len(range(self.rank, self.num_samples, self.world_size))
         return -(-own // self.batch_size)
 
-    def __iter__(self) -> Iterator[NDArray[np.int64]]:
+    def __iter__(self) -> Iterator[list[int]]:
         order = epoch_order(self.num_samples, self.sampling, self.seed, self.epoch)
         if self.last == "exact":
             order = order[self.rank :: self.world_size]
@@ -113,4 +113,4 @@ class BatchOrder:
             first, stride = self.rank * self.batch_size, self.batch_size * self.world_size
         for batch in range(len(self)):
             start = first + batch * stride
-            yield order[start : start + self.batch_size]
+            yield order[start : start + self.batch_size].tolist()

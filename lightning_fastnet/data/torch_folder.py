@@ -24,7 +24,7 @@ class TorchDataModule(FolderDataModule):
         dataset = _Pictures(folder, self._transform(training))
         return DataLoader(
             dataset,
-            batch_sampler=order,  # type: ignore[arg-type]  # arrays of numbers instead of lists
+            batch_sampler=order,
             num_workers=self._threads,
             persistent_workers=True,
             multiprocessing_context="forkserver",  # a fork of a process with gloo's threads can deadlock

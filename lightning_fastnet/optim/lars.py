@@ -27,7 +27,8 @@ class LARS(Optimizer):
     reference and Intel Caffe keep it inside; the two differ while the rate changes.) With ratio 1 this is ``torch.optim.SGD``, bit for bit.
 
     Excluded parameters (biases and norm layers unless told otherwise) take that plain step, without weight decay. A parameter
-    without a name is excluded when it has at most one dimension. Norms are computed in FP32 whatever the gradient's type.
+    without a name is excluded when it has at most one dimension. Norms are computed in FP32 at least: squares past
+    65,504 do not overflow.
 
     Args:
         params: parameters, named parameters (``module.named_parameters()``) or groups of either. A group may set
@@ -122,8 +123,8 @@ class LARS(Optimizer):
         if not excluded:
             decay = group["weight_decay"]
             ratio = trust_ratio(
-                torch.linalg.vector_norm(parameter, dtype=torch.float32),
-                torch.linalg.vector_norm(gradient, dtype=torch.float32),
+                _norm(parameter),
+                _norm(gradient),
                 trust_coefficient=group["trust_coefficient"],
                 weight_decay=decay,
                 eps=group["eps"],
@@ -145,3 +146,8 @@ class LARS(Optimizer):
             state["momentum_buffer"].mul_(momentum).add_(update)
         buffer = cast(Tensor, state["momentum_buffer"])
         return update.add(buffer, alpha=momentum) if nesterov else buffer
+
+
+def _norm(tensor: Tensor) -> Tensor:
+    norm: Tensor = torch.linalg.vector_norm(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32))
+    return norm

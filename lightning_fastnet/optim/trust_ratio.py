@@ -20,7 +20,7 @@ def trust_ratio(
     zero moves with the plain learning rate instead of never. Nothing is read on the host.
 
     Args:
-        weight_norm: Euclidean norms of the weights, any shape, FP32.
+        weight_norm: Euclidean norms of the weights, any shape, FP32 or FP64.
         gradient_norm: Euclidean norms of the averaged, unscaled, undecayed gradients, the same shape.
 
     Reference:
