@@ -13,12 +13,11 @@ from omegaconf import DictConfig
 from lightning_fastnet.cli.configs import shipped
 
 
-def sentence(error: Exception, overrides: Sequence[str]) -> str:
+def sentence(error: Exception) -> str:
     """What was wrong with the command line, and what to do.
 
     Args:
         error: what Hydra or OmegaConf raised while it composed the config.
-        overrides: the command line.
     """
     text = str(error)
     if isinstance(error, OverrideParseException):

@@ -53,7 +53,7 @@ def main() -> None:
     def task(config: DictConfig) -> None:
         try:
             train(config)
-        except (UserError, RankFailedError) as error:  # Hydra would print a line of its own before it passes this on
+        except Exception as error:  # Hydra would print a line of its own before it passes this on
             failed.append(error)
 
     command = hydra.main(version_base="1.3", config_path=str(shipped("conf")), config_name="train")(task)
@@ -64,7 +64,7 @@ def main() -> None:
     except UserError as error:
         _leave(str(error), 2)
     except (HydraException, OmegaConfBaseException) as error:
-        _leave(sentence(error, sys.argv[1:]), 2)
+        _leave(sentence(error), 2)
     except RankFailedError as error:
         _leave(str(error), 1)
     except KeyboardInterrupt:

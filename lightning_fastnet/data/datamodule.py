@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import LightningDataModule
+from lightning.pytorch import LightningDataModule, Trainer
 
 from lightning_fastnet.data.class_folder import ClassFolder
 from lightning_fastnet.errors import UserError, require_lightning_trainer
@@ -66,6 +66,17 @@ class FolderDataModule(LightningDataModule):
         self._folders: dict[str, ClassFolder] = {}
 
     @property
+    def trainer(self) -> Trainer | None:
+        """The Trainer that uses this; set by Lightning. One of ``pytorch_lightning`` is refused here, before it fails without a word."""
+        return self._trainer
+
+    @trainer.setter
+    def trainer(self, trainer: Trainer | None) -> None:
+        if trainer is not None:
+            require_lightning_trainer(trainer, type(self).__name__)
+        self._trainer = trainer
+
+    @property
     def classes(self) -> list[str]:
         """Class names of the training set, in the order of the labels."""
         return self._folder("train").classes
@@ -73,9 +84,6 @@ class FolderDataModule(LightningDataModule):
     def prepare_data(self) -> None:
         if self._prepare is not None:
             self._prepare(self.root)
-
-    def setup(self, stage: str) -> None:
-        require_lightning_trainer(self.trainer, type(self).__name__)
 
     def train_dataloader(self) -> Iterable[Any]:
         return self.loader(self._folder("train"), training=True)

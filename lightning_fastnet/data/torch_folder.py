@@ -1,6 +1,7 @@
 """The same folders in the same order without DALI: PIL and torchvision in DataLoader workers."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,26 @@ from torch.utils.data import DataLoader, Dataset
 from lightning_fastnet.data.class_folder import ClassFolder
 from lightning_fastnet.data.datamodule import FolderDataModule
 from lightning_fastnet.data.order import BatchOrder
+from lightning_fastnet.errors import UserError
 
 
 class TorchDataModule(FolderDataModule):
     """:class:`~lightning_fastnet.data.datamodule.DALIDataModule`'s twin for machines without DALI (macOS), and to compare with.
 
     The order of the pictures is the same; the jitter has the same limits and other numbers.
+
+    Args:
+        device: ``"auto"`` or ``"cpu"``: there is no other here, PIL decodes on the host.
+        **folder: what :class:`~lightning_fastnet.data.datamodule.FolderDataModule` takes.
+
+    Raises:
+        UserError: as ``FolderDataModule``, and for ``device="gpu"``.
     """
+
+    def __init__(self, root: str | Path, *, device: str = "auto", **folder: Any) -> None:
+        super().__init__(root, **folder)
+        if device not in ("auto", "cpu"):
+            raise UserError(f"device={device!r}: torchvision decodes on the host; use device='auto', or DALIDataModule.")
 
     def loader(self, folder: ClassFolder, *, training: bool) -> Iterable[Any]:
         order = BatchOrder(len(folder), self.batch_size_per_device, **self._order(training))

@@ -117,7 +117,7 @@ def test_two_ranks_equal_one_process() -> None:
 
 
 def buckets(rank: int, world_size: int) -> int:
-    weights, calls = on_a_rank(rank, world_size, True, {"bucket_cap_mb": 0.0005}, {})
+    _, calls = on_a_rank(rank, world_size, True, {"bucket_cap_mb": 0.0005}, {})
     return calls
 
 

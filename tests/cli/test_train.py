@@ -1,0 +1,162 @@
+"""The command itself, as a user types it: real processes, real ranks, the run's folder looked at."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+pytest.importorskip("nvidia.dali")
+
+SHORT = ["trainer.max_epochs=2", "optimizer.warmup_epochs=1"]
+TINY = [*SHORT, "trainer.limit_train_batches=4", "trainer.limit_val_batches=2", "trainer.limit_test_batches=2"]
+
+
+def command(cwd: Path, *arguments: str, launcher: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    program = [*launcher, "-m", "lightning_fastnet.cli.train"] if launcher else [sys.executable, "-m", "lightning_fastnet.cli.train"]
+    return subprocess.run([*program, *arguments], cwd=cwd, env=environ, capture_output=True, text=True, timeout=200)
+
+
+def only_run(cwd: Path) -> Path:
+    (folder,) = (cwd / "outputs" / "quickstart").iterdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A short quickstart on two ranks: its working directory, and what it printed."""
+    cwd = tmp_path_factory.mktemp("run")
+    done = command(cwd, f"data.root={digits}", "trainer.accelerator=cpu", "trainer.devices=2", "target=0.5", *SHORT)
+    assert done.returncode == 0, done.stderr
+    return cwd, done
+
+
+def test_leaves_one_folder_with_everything_in_it(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder = only_run(finished[0])
+    assert {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()} == {
+        "config.yaml",
+        "metrics.json",
+        "metrics.csv",
+        "learning_curve.png",
+        "checkpoints/best.ckpt",
+        "checkpoints/last.ckpt",
+        "logs/rank1.log",
+    }
+    assert {path.name for path in finished[0].iterdir()} == {"outputs"}
+
+
+def test_the_metrics_are_true(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder = only_run(finished[0])
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["trainer/global_step"] == 2 * (4000 // 128)
+    assert metrics["trainer/world_size"] == 2
+    assert 0.5 < metrics["test/top1"] <= 1
+    assert round(metrics["test/top1"] * 1000) == pytest.approx(metrics["test/top1"] * 1000, abs=1e-3), "1,000 pictures, each once"
+    assert metrics["val/top1"] == metrics["test/top1"], "the same pictures, the same weights"
+    assert 0 < metrics["time/to_target_seconds"] < metrics["time/total_seconds"]
+    assert metrics["train/images_per_second"] > 0
+    with (folder / "metrics.csv").open(newline="") as rows:
+        top1 = [float(row["val/top1"]) for row in csv.DictReader(rows) if row["val/top1"]]
+    assert len(top1) == 2
+    assert top1[-1] == pytest.approx(metrics["val/top1"], abs=1e-6)
+
+
+def test_the_config_is_resolved(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder = only_run(finished[0])
+    config = OmegaConf.load(folder / "config.yaml")
+    assert "${" not in (folder / "config.yaml").read_text()
+    assert config.trainer.devices == 2
+    assert config.data.batch_size_per_device == 64
+    assert config.run_dir == str(folder)
+
+
+def test_the_checkpoints_hold_plain_containers(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    for name in ("best", "last"):
+        checkpoint = torch.load(only_run(finished[0]) / "checkpoints" / f"{name}.ckpt", weights_only=True)
+        assert checkpoint["state_dict"]["network.0.weight"].dtype == torch.float32
+
+
+def test_prints_the_table_and_lines_instead_of_a_bar(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    done = finished[1]
+    for words in ("test/top1", "train images/s", "communication", "limits this run", "Run folder:"):
+        assert words in done.stdout
+    assert [line.split()[:2] for line in done.stderr.splitlines()] == [["epoch", "1/2"], ["epoch", "2/2"]]
+
+
+@pytest.mark.parametrize(
+    "without",
+    [
+        ["strategy=ddp"],
+        ["optimizer=sgd_digits"],
+        ["~callbacks.step_profile"],
+        ["data=digits_torch"],
+        ["strategy=ddp", "optimizer=sgd", "~callbacks.step_profile", "data=digits_torch", "~callbacks.progress", "precision=bf16_mixed"],
+    ],
+    ids=["strategy", "optimizer", "step_profile", "data", "all"],
+)
+def test_runs_with_one_part_after_the_other_off_in_one_process(tmp_path: Path, digits: Path, without: list[str]) -> None:
+    done = command(tmp_path, f"data.root={digits}", "trainer.accelerator=cpu", "trainer.devices=1", *without, *TINY)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((only_run(tmp_path) / "metrics.json").read_text())["trainer/global_step"] == 8
+
+
+def test_started_by_torchrun_it_is_one_rank_of_many(tmp_path: Path, digits: Path) -> None:
+    launcher = (str(Path(sys.executable).parent / "torchrun"), "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0")
+    done = command(tmp_path, f"data.root={digits}", "trainer.accelerator=cpu", *TINY, launcher=(*launcher, "--rdzv-id=job7"))
+    assert done.returncode == 0, done.stderr
+    folder = only_run(tmp_path)
+    assert folder.name.endswith("_job7")
+    assert json.loads((folder / "metrics.json").read_text())["trainer/world_size"] == 2
+
+
+WRONG_AT_ONCE = [
+    (["recipe=quickstrat"], "There is no recipe=quickstrat (did you mean quickstart?); choose one of: quickstart."),
+    (["strategy=dpp"], "There is no strategy=dpp (did you mean ddp?); choose one of: ddp, fused_all_reduce."),
+    (["optimizr.lr=1"], "The config has no key 'optimizr.lr' (did you mean optimizer.lr?); fastnet-train --cfg job shows them all."),
+    (["recipee=x"], "The config has no key 'recipee' (did you mean recipe?); fastnet-train --cfg job shows them all."),
+    (["~callbacks.profile"], "The config has no key 'callbacks.profile' (did you mean callbacks.step_profile?)"),
+    (["seed"], "'seed' is not of the form key=value."),
+    (["data.root=/no/such", "~data.prepare"], "data.root=/no/such does not exist: give a folder with train/ and val/ in it."),
+    (["trainer.devices=0"], "trainer.devices=0 must be auto or a number of ranks of at least 1."),
+    (["global_batch_size=7", "trainer.accelerator=cpu", "trainer.devices=2"], "global_batch_size=7 cannot be shared equally"),
+    (["seed=one"], "seed=one must be a number."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG_AT_ONCE, ids=lambda value: value[0] if isinstance(value, list) else "")
+def test_a_wrong_line_ends_with_one_sentence(tmp_path: Path, arguments: list[str], words: str) -> None:
+    done = command(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"fastnet-train: {words}")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["optimizer.warmup_epochs=99"], "warmup_epochs=99 does not fit a run of 15 epochs"),
+        (["data.batch_size_per_device=4000"], "4000 samples are too few for a batch of 4000 on each of 2 ranks"),
+        (["data.sampling=sorted"], "sampling='sorted' is unknown"),
+    ],
+    ids=["warmup", "batch", "sampling"],
+)
+def test_what_only_the_ranks_can_see_is_one_sentence_too(tmp_path: Path, digits: Path, arguments: list[str], words: str) -> None:
+    done = command(tmp_path, f"data.root={digits}", "trainer.accelerator=cpu", "trainer.devices=2", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"fastnet-train: {words}")
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_empty_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pictures" / "train" / "cat").mkdir(parents=True)
+    done = command(tmp_path, "data.root=pictures", "~data.prepare", "trainer.accelerator=cpu", "trainer.devices=1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("fastnet-train: pictures/train holds no pictures")
