@@ -1,0 +1,6 @@
+"""The commands. Hydra lives here and nowhere else."""
+
+import time
+
+STARTED = time.time()
+"""When this process began to import a command: what ``time/total_seconds`` counts from."""

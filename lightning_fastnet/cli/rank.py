@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from lightning_fastnet.cli import STARTED
 from lightning_fastnet.errors import UserError
 
 
@@ -27,7 +27,7 @@ def run_rank(config: DictConfig) -> None:
 
     _quiet()
     run_dir = Path(config.run_dir)
-    started = float(os.environ.get("FASTNET_STARTED", time.time()))
+    started = float(os.environ.get("FASTNET_STARTED", STARTED))
     seed_everything(config.seed, workers=True, verbose=False)
     data = _make(config.data)
     model = _make(config.model, optimizer=_make(config.optimizer))

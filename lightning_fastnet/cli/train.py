@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import hydra
@@ -10,6 +9,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from lightning_fastnet.cli import STARTED
 from lightning_fastnet.cli.configs import PROGRAM, register, shipped
 from lightning_fastnet.cli.sentences import sentence
 from lightning_fastnet.cli.settle import settle
@@ -45,7 +45,7 @@ def train(config: DictConfig) -> None:
 
 def main() -> None:
     """Entry point. Bad input ends with one sentence and exit status 2, a run that fails with its first error and 1."""
-    os.environ.setdefault("FASTNET_STARTED", str(time.time()))
+    os.environ["FASTNET_STARTED"] = str(STARTED)  # for the ranks
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printer
     register()
     failed: list[Exception] = []
@@ -72,6 +72,8 @@ def main() -> None:
 
 
 def _leave(message: str, status: int) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h")  # a rank that was ended may have left the cursor hidden behind its progress bar
     print(f"{PROGRAM}: {message}", file=sys.stderr, flush=True)
     sys.exit(status)
 
