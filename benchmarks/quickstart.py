@@ -46,7 +46,7 @@ def run(seed: int, overrides: list[str]) -> dict[str, Any]:
 def table(results: dict[str, list[dict[str, Any]]]) -> str:
     """Markdown: accuracy with its spread, wall time, throughput as a ratio to the run with all parts."""
     rows = [
-        "| run | test accuracy: mean ± std (worst) | reached 97 % | wall time, s: median (worst) | images/s by all parts': median [quartiles] |",
+        "| run | test accuracy: mean ± std (worst) | reached 97 % | wall time, s (worst) | images/s against all parts [quartiles] |",
         "|---|---|---|---|---|",
     ]
     base = [metrics["train/images_per_second"] for metrics in results["all parts"]]

@@ -34,6 +34,8 @@ def train(config: DictConfig) -> None:
     file = Path(config.run_dir) / "config.yaml"
     if place is None or place.rank == 0:
         OmegaConf.save(resolved, file)
+        ranks = config.trainer.devices * config.trainer.num_nodes
+        print(f"{config.recipe_name}: {ranks} {config.trainer.accelerator} rank(s), {file.parent}", file=sys.stderr, flush=True)
     if place is None and config.trainer.devices > 1:
         run_local_ranks("lightning_fastnet.cli.rank", [str(file)], config.trainer.devices, file.parent / "logs")
     else:

@@ -41,7 +41,6 @@ class TorchDataModule(FolderDataModule):
             batch_sampler=order,
             num_workers=self._threads,
             persistent_workers=True,
-            multiprocessing_context="forkserver",  # a fork of a process with gloo's threads can deadlock
         )
 
     def _transform(self, training: bool) -> Any:

@@ -190,8 +190,8 @@ def verdict(means: dict[str, float]) -> str:
         return f"The loader limits this run: {share['data']:.0f} % of a step waits for data; give it more threads or smaller pictures."
     if share["communication"] >= 15:
         return (
-            f"Communication is not hidden: {share['communication']:.0f} % of a step waits for the all-reduce after backward is done; "
-            "use a larger batch or fewer ranks a link."
+            f"Communication is not hidden: {share['communication']:.0f} % of a step waits, after backward is done, for the "
+            "all-reduce or for a slower rank; use a larger batch or fewer ranks a link."
         )
     if share["rest"] >= 30:
         return (

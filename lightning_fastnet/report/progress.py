@@ -42,7 +42,8 @@ class RunProgress(ProgressBar):
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(),
             TextColumn("loss {task.fields[loss]:.3f}  {task.fields[rate]:,.0f} images/s  val/top1 {task.fields[top1]}"),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            TimeRemainingColumn(),
+            TextColumn("left"),
             console=self._console,
         )
         total = float(trainer.estimated_stepping_batches) * trainer.accumulate_grad_batches

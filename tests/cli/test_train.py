@@ -11,6 +11,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from lightning_fastnet.plugins.step_profile import verdict
+
 pytest.importorskip("nvidia.dali")
 
 SHORT = ["trainer.max_epochs=2", "optimizer.warmup_epochs=1"]
@@ -84,26 +86,13 @@ def test_the_checkpoints_hold_plain_containers(finished: tuple[Path, subprocess.
 
 def test_prints_the_table_and_lines_instead_of_a_bar(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     done = finished[1]
-    for words in ("test/top1", "train images/s", "communication", "limits this run", "Run folder:"):
+    metrics = json.loads((only_run(finished[0]) / "metrics.json").read_text())
+    for words in (f"{100 * metrics['test/top1']:.2f} %", f"{metrics['profile/data_ms']:.2f} ms", "Run folder:"):
         assert words in done.stdout
-    assert [line.split()[:2] for line in done.stderr.splitlines()] == [["epoch", "1/2"], ["epoch", "2/2"]]
-
-
-@pytest.mark.parametrize(
-    "without",
-    [
-        ["strategy=ddp"],
-        ["optimizer=sgd_digits"],
-        ["~callbacks.step_profile"],
-        ["data=digits_torch"],
-        ["strategy=ddp", "optimizer=sgd", "~callbacks.step_profile", "data=digits_torch", "~callbacks.progress", "precision=bf16_mixed"],
-    ],
-    ids=["strategy", "optimizer", "step_profile", "data", "all"],
-)
-def test_runs_with_one_part_after_the_other_off_in_one_process(tmp_path: Path, digits: Path, without: list[str]) -> None:
-    done = command(tmp_path, f"data.root={digits}", "trainer.accelerator=cpu", "trainer.devices=1", *without, *TINY)
-    assert done.returncode == 0, done.stderr
-    assert json.loads((only_run(tmp_path) / "metrics.json").read_text())["trainer/global_step"] == 8
+    assert verdict(metrics) in done.stdout
+    first, *epochs = done.stderr.splitlines()
+    assert first == f"quickstart: 2 cpu rank(s), {only_run(finished[0])}"
+    assert [line.split()[:2] for line in epochs] == [["epoch", "1/2"], ["epoch", "2/2"]], done.stderr
 
 
 def test_started_by_torchrun_it_is_one_rank_of_many(tmp_path: Path, digits: Path) -> None:
@@ -139,24 +128,16 @@ def test_a_wrong_line_ends_with_one_sentence(tmp_path: Path, arguments: list[str
     assert not (tmp_path / "outputs").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["optimizer.warmup_epochs=99"], "warmup_epochs=99 does not fit a run of 15 epochs"),
-        (["data.batch_size_per_device=4000"], "4000 samples are too few for a batch of 4000 on each of 2 ranks"),
-        (["data.sampling=sorted"], "sampling='sorted' is unknown"),
-    ],
-    ids=["warmup", "batch", "sampling"],
-)
-def test_what_only_the_ranks_can_see_is_one_sentence_too(tmp_path: Path, digits: Path, arguments: list[str], words: str) -> None:
-    done = command(tmp_path, f"data.root={digits}", "trainer.accelerator=cpu", "trainer.devices=2", *arguments)
+def test_what_only_the_ranks_can_see_is_one_sentence_too(tmp_path: Path, digits: Path) -> None:
+    done = command(tmp_path, f"data.root={digits}", "trainer.accelerator=cpu", "trainer.devices=2", "optimizer.warmup_epochs=99")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"fastnet-train: {words}")
-    assert len(done.stderr.strip().splitlines()) == 1
+    begun, *rest = done.stderr.strip().splitlines()
+    assert begun.startswith("quickstart: 2 cpu rank(s)")
+    assert rest == ["fastnet-train: warmup_epochs=99 does not fit a run of 15 epochs: set it between 0 and that."]
 
 
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "pictures" / "train" / "cat").mkdir(parents=True)
     done = command(tmp_path, "data.root=pictures", "~data.prepare", "trainer.accelerator=cpu", "trainer.devices=1")
     assert done.returncode == 2
-    assert done.stderr.startswith("fastnet-train: pictures/train holds no pictures")
+    assert done.stderr.splitlines()[-1].startswith("fastnet-train: pictures/train holds no pictures")
