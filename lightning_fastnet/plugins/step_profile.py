@@ -117,11 +117,6 @@ class StepProfile(Callback):
         self._enter(None)
 
     @override
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.training:
-            self._enter("rest")
-
-    @override
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._enter(None)
 
