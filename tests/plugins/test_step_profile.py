@@ -20,6 +20,7 @@ from lightning_fastnet.plugins.step_profile import PHASES, StepProfile, verdict
 from tests.helpers import run_ranks
 
 SLEEP = 0.03  # seconds: far above what anything else in these steps takes
+LATE = 0.2  # seconds that an all-reduce takes longer, in the one test of it
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),
     pytest.mark.filterwarnings("ignore:.*logging interval.*"),
@@ -126,7 +127,7 @@ def test_validation_is_no_part_of_a_step(tmp_path: Path) -> None:
 
 def late_hook(state: AllReduceState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     def wait(future: torch.futures.Future[Tensor]) -> Tensor:
-        time.sleep(SLEEP)
+        time.sleep(LATE)
         return future.value()
 
     return all_reduce_hook(state, bucket).then(wait)
@@ -136,7 +137,7 @@ def slow_all_reduce(rank: int, world_size: int, root: Path) -> dict[str, float]:
     fused_all_reduce.all_reduce_hook = late_hook
     profile = StepProfile(print_summary=False)
     try:
-        trainer(root, profile, devices=world_size, strategy=FusedAllReduceStrategy()).fit(Module(), SlowLoader())
+        trainer(root, profile, max_epochs=1, devices=world_size, strategy=FusedAllReduceStrategy()).fit(Module(), SlowLoader())
     finally:
         fused_all_reduce.all_reduce_hook = all_reduce_hook
     return profile.summary()
@@ -144,8 +145,9 @@ def slow_all_reduce(rank: int, world_size: int, root: Path) -> dict[str, float]:
 
 def test_communication_is_what_backward_does_not_hide(tmp_path: Path) -> None:
     for means in run_ranks(slow_all_reduce, 2, tmp_path):
-        assert means["profile/communication_ms"] >= 0.95 * 1e3 * SLEEP
-        assert means["profile/backward_ms"] < 1e3 * SLEEP
+        # what is left of backward when the bucket is sent hides a little of the wait
+        assert means["profile/communication_ms"] >= 0.5 * 1e3 * LATE
+        assert means["profile/backward_ms"] < 0.5 * 1e3 * LATE
 
 
 def test_the_first_steps_are_not_counted(tmp_path: Path) -> None:
