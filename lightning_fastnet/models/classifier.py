@@ -8,6 +8,7 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
 from lightning_fastnet.errors import UserError
@@ -47,7 +48,9 @@ class ImageClassifier(LightningModule):
         self.network = network.to(memory_format=self.memory_format)
         self.num_classes, self.label_smoothing = num_classes, label_smoothing
         self._optimizer = optimizer
+        # Lightning's own mean of a logged value over ranks does not weigh them by their number of pictures; these do
         self.top1 = nn.ModuleDict({split: MulticlassAccuracy(num_classes, average="micro") for split in ("val", "test")})
+        self.loss = nn.ModuleDict({split: MeanMetric() for split in ("val", "test")})
 
     def setup(self, stage: str) -> None:
         classes = getattr(getattr(self.trainer, "datamodule", None), "classes", None)
@@ -74,9 +77,9 @@ class ImageClassifier(LightningModule):
         pictures, labels = batch
         logits = self(pictures)
         self.top1[split].update(logits, labels)  # type: ignore[operator]  # a ModuleDict only promises modules
-        once = {"batch_size": len(labels), "on_step": False, "on_epoch": True}
-        self.log(f"{split}/top1", self.top1[split], **once)  # type: ignore[arg-type]
-        self.log(f"{split}/loss", cross_entropy(logits, labels), sync_dist=True, **once)  # type: ignore[arg-type]
+        self.loss[split].update(cross_entropy(logits, labels), len(labels))  # type: ignore[operator]
+        for name, metrics in (("top1", self.top1), ("loss", self.loss)):
+            self.log(f"{split}/{name}", metrics[split], on_step=False, on_epoch=True, batch_size=len(labels))  # type: ignore[arg-type]
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         epochs = self.trainer.max_epochs or 1

@@ -1,6 +1,7 @@
 """RunMetrics: what a run reached and how fast, written to its folder as one flat JSON object."""
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ class RunMetrics(Callback):
         self._gather(trainer)
 
     def _gather(self, trainer: Trainer) -> None:
-        self.values |= {name: float(value) for name, value in trainer.callback_metrics.items() if name in _KEPT}
+        self.values |= {name: float(value) for name, value in trainer.callback_metrics.items() if name in {*_KEPT, self.monitor}}
 
     def as_dict(self, trainer: Trainer) -> dict[str, float | int | None]:
         """The flat object that ``metrics.json`` holds; null where something was not measured or not reached."""
@@ -81,7 +82,8 @@ class RunMetrics(Callback):
 
 
 def write_metrics(file: Path, metrics: dict[str, Any]) -> None:
-    """Writes beside and renames, so that a reader never sees half a file."""
+    """Writes beside and renames, so that a reader never sees half a file. NaN and infinity, which JSON lacks, become null."""
     beside = file.with_suffix(".tmp")
-    beside.write_text(json.dumps(metrics, indent=2) + "\n")
+    finite = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in metrics.items()}
+    beside.write_text(json.dumps(finite, indent=2) + "\n")
     beside.replace(file)
