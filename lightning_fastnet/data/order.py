@@ -77,6 +77,8 @@ class BatchOrder:
             raise UserError(f"sampling={sampling!r} is unknown: choose one of {', '.join(SAMPLINGS)}.")
         if last not in LASTS:
             raise UserError(f"last={last!r} is unknown: choose one of {', '.join(LASTS)}.")
+        if not 0 <= rank < world_size:
+            raise UserError(f"rank={rank} is not one of {world_size} ranks, which count from 0.")
         if batch_size < 1:
             raise UserError(f"The batch size is {batch_size}: it must be at least 1.")
         needed = world_size * batch_size if last == "drop" else world_size

@@ -32,7 +32,9 @@ def small_pictures(
     """
     encoded = fn.io.file.read(path)
     output_type = types.GRAY if channels == 1 else types.RGB
-    picture = fn.decoders.image(encoded, device="mixed" if gpu else "cpu", output_type=output_type)
+    device = "mixed" if gpu else "cpu"
+    # pixels as they are stored: torchvision's ImageFolder does not rotate by EXIF either
+    picture = fn.decoders.image(encoded, device=device, output_type=output_type, adjust_orientation=False)
     picture = fn.resize(picture, size=[image_size, image_size], interp_type=types.INTERP_LINEAR, antialias=True)
     if uniform is not None:
         picture = fn.warp_affine(picture, matrix=_jitter(uniform, image_size), fill_value=0, interp_type=types.INTERP_LINEAR)

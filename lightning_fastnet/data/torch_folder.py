@@ -18,7 +18,8 @@ from lightning_fastnet.errors import UserError
 class TorchDataModule(FolderDataModule):
     """:class:`~lightning_fastnet.data.datamodule.DALIDataModule`'s twin for machines without DALI (macOS), and to compare with.
 
-    The order of the pictures is the same; the jitter has the same limits and other numbers.
+    The order of the pictures is the same; the jitter has the same limits and other numbers. It brings its own part for each rank: give
+    a Trainer of several ranks ``use_distributed_sampler=False``.
 
     Args:
         device: ``"auto"`` or ``"cpu"``: there is no other here, PIL decodes on the host.
@@ -40,7 +41,7 @@ class TorchDataModule(FolderDataModule):
             dataset,
             batch_sampler=order,
             num_workers=self._threads,
-            persistent_workers=True,
+            persistent_workers=self._threads > 0,
         )
 
     def _transform(self, training: bool) -> Any:

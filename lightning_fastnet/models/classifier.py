@@ -1,5 +1,6 @@
 """ImageClassifier: any network that maps pictures to class scores, trained with cross-entropy."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ class ImageClassifier(LightningModule):
         channels_last: keep pictures and weights in channels-last order (twice as fast for small convolutions on a CPU).
 
     Raises:
-        UserError: the data has more classes than the network.
+        UserError: the data has more classes than the network, or the Trainer's run has no end.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class ImageClassifier(LightningModule):
         self.network = network.to(memory_format=self.memory_format)
         self.num_classes, self.label_smoothing = num_classes, label_smoothing
         self._optimizer = optimizer
-        # Lightning's own mean of a logged value over ranks does not weigh them by their number of pictures; these do
+        # Lightning's own mean of a logged value over ranks rounds the number of pictures a rank to a whole one; these do not
         self.top1 = nn.ModuleDict({split: MulticlassAccuracy(num_classes, average="micro") for split in ("val", "test")})
         self.loss = nn.ModuleDict({split: MeanMetric() for split in ("val", "test")})
 
@@ -82,8 +83,11 @@ class ImageClassifier(LightningModule):
             self.log(f"{split}/{name}", metrics[split], on_step=False, on_epoch=True, batch_size=len(labels))  # type: ignore[arg-type]
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        epochs = self.trainer.max_epochs or 1
-        steps = int(self.trainer.estimated_stepping_batches)
-        optimizer, scheduler = self._optimizer(self, epochs=epochs, steps_per_epoch=max(1, steps // epochs))
+        self.trainer.fit_loop.setup_data()  # counts the batches; Lightning does it later otherwise
+        total_steps = self.trainer.estimated_stepping_batches
+        if total_steps == float("inf"):
+            raise UserError("The learning-rate curve needs the run's length: give the Trainer max_epochs or max_steps.")
+        steps_per_epoch = max(1, math.ceil(self.trainer.num_training_batches / self.trainer.accumulate_grad_batches))
+        optimizer, scheduler = self._optimizer(self, epochs=total_steps / steps_per_epoch, steps_per_epoch=steps_per_epoch)
         config: Any = {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
         return config  # type: ignore[no-any-return]

@@ -18,7 +18,7 @@ def scheduled(
     lr: float,
     warmup_epochs: float,
     decay: str,
-    epochs: int,
+    epochs: float,
     steps_per_epoch: int,
     weight_decay: float = 0.0,
     **settings: Any,
@@ -31,7 +31,7 @@ def scheduled(
         optimizer_class: any torch optimizer class that takes groups of named parameters.
         lr: peak learning rate.
         warmup_epochs, decay: see :func:`~lightning_fastnet.optim.schedules.warmup_then_decay`.
-        epochs: of the run.
+        epochs: length of the run; need not be whole.
         **settings: further arguments of the optimizer.
     """
     optimizer = optimizer_class(param_groups(module, weight_decay), lr=lr, weight_decay=weight_decay, **settings)

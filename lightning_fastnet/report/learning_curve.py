@@ -1,15 +1,16 @@
 """learning_curve.png: accuracy and loss against epochs, from a run's metrics.csv."""
 
 import csv
+import math
 from pathlib import Path
 
 
 def read_column(csv_file: Path, name: str) -> tuple[list[float], list[float]]:
-    """(epochs, values) of a metric; a row's epoch is counted from 0 and stands for the end of that epoch."""
+    """(epochs, values) of a metric, finite ones only; a row's epoch is counted from 0 and stands for the end of that epoch."""
     epochs, values = [], []
     with csv_file.open(newline="") as rows:
         for row in csv.DictReader(rows):
-            if row.get(name) and row.get("epoch"):
+            if row.get(name) and row.get("epoch") and math.isfinite(float(row[name])):
                 epochs.append(float(row["epoch"]) + 1)
                 values.append(float(row[name]))
     return epochs, values

@@ -35,7 +35,7 @@ class RunProgress(ProgressBar):
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._done = trainer.global_step
+        self._done = trainer.global_step * trainer.accumulate_grad_batches  # after a resume
         if not self._enabled or not self._console.is_terminal:
             return
         self._bar = Progress(
@@ -68,15 +68,15 @@ class RunProgress(ProgressBar):
         self._bar.update(self._task, completed=self._done, epoch=self._epoch(trainer), loss=float(outputs["loss"]), rate=rate)
 
     @override
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """After the epoch's validation."""
         top1 = trainer.callback_metrics.get("val/top1")
-        if not self._enabled or trainer.sanity_checking or top1 is None:
-            return
+        reached = "-" if top1 is None else f"{100 * float(top1):.1f} %"
         if self._bar is not None:
-            self._bar.update(self._task, top1=f"{100 * float(top1):.1f} %")
-        elif not self._console.is_terminal:
+            self._bar.update(self._task, top1=reached)
+        elif self._enabled and not self._console.is_terminal:
             loss = float(trainer.callback_metrics.get("train/loss", float("nan")))
-            line = f"epoch {self._epoch(trainer)}  loss {loss:.3f}  {self._rate:,.0f} images/s  val/top1 {100 * float(top1):.1f} %"
+            line = f"epoch {self._epoch(trainer)}  loss {loss:.3f}  {self._rate:,.0f} images/s  val/top1 {reached}"
             print(line, file=sys.stderr, flush=True)
 
     @override

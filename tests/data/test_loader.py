@@ -158,3 +158,13 @@ def test_any_samples_with_any_number_of_arrays_will_do():
 def test_too_few_samples_are_refused(folder):
     with pytest.raises(UserError, match="23 samples are too few for a batch of 8 on each of 3 ranks"):
         DALILoader(as_read, 8, samples=folder, world_size=3)
+
+
+def test_a_second_iteration_ends_the_first_with_a_sentence(folder):
+    """Two at once would take each other's batches without a word."""
+    loader = DALILoader(as_read, 5, samples=folder)
+    first = iter(loader)
+    next(first)
+    next(iter(loader))
+    with pytest.raises(UserError, match="one loader for each loop"):
+        next(first)

@@ -139,3 +139,14 @@ def test_jitter_changes_a_picture_and_keeps_its_shape(folder, image_size):
         return torch.stack([weights.sum(2) @ torch.arange(float(image_size)), weights.sum(1) @ torch.arange(float(image_size))])
 
     assert 28 / image_size * (centre(jittered) - centre(plain)).abs().max() < 4  # 2 pixels of shift, a little from turn and scale
+
+
+def test_a_photo_is_not_turned_by_its_exif_orientation(tmp_path):
+    """torchvision's ImageFolder does not turn it either."""
+    (tmp_path / "a").mkdir()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a quarter turn
+    ramp = np.tile(np.arange(0, 252, 9, dtype=np.uint8), (28, 1))
+    Image.fromarray(ramp).save(tmp_path / "a" / "1.jpg", exif=exif, quality=95)
+    stored = np.asarray(Image.open(tmp_path / "a" / "1.jpg")) / 255
+    assert np.abs(through_dali(ClassFolder.read(tmp_path), 28)[0, 0].numpy() - stored).max() < 0.02

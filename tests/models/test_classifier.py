@@ -172,6 +172,24 @@ def test_the_optimizer_hears_the_runs_length_and_its_scheduler_steps_with_it(acc
     assert rates == [1 / (step + 1) for step in range(3 * steps)]
 
 
+@pytest.mark.parametrize("limits", [{"max_epochs": None, "max_steps": 12}, {"max_epochs": 9, "max_steps": 12}])
+def test_a_run_given_in_steps_has_a_length_in_epochs(limits):
+    heard: dict[str, float] = {}
+
+    def recording(module: nn.Module, **length: float) -> tuple[Any, Any]:
+        heard.update(length)
+        return plain_sgd(module, epochs=0, steps_per_epoch=0)
+
+    fit(classifier(optimizer=recording), batch_size=5, **limits)
+    assert heard == {"epochs": 12 / 5, "steps_per_epoch": 5}
+
+
+@pytest.mark.filterwarnings("ignore:.*no `max_epochs`.*")
+def test_a_run_without_end_is_refused():
+    with pytest.raises(UserError, match="max_epochs or max_steps"):
+        fit(classifier(), batch_size=5, max_epochs=-1, max_time="00:00:00:09")
+
+
 # ---- what is refused -----------------------------------------------------------------------------------------------------------------
 
 
