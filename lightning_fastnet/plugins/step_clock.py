@@ -12,12 +12,14 @@ class StepClock(Protocol):
     """Adds up how long each phase was the running one.
 
     ``enter(phase)`` ends the running phase and starts the next; ``enter(None)`` stops the clock (validation, checkpoints).
-    ``end_step()`` closes a step. ``take()`` returns milliseconds by phase and the number of steps since the last ``take()``.
+    ``end_step()`` closes a step. ``take()`` returns milliseconds by phase and the number of steps since the last ``take()``;
+    ``discard()`` forgets them, those included that are not read yet.
     """
 
     def enter(self, phase: str | None) -> None: ...
     def end_step(self) -> None: ...
     def take(self) -> tuple[dict[str, float], int]: ...
+    def discard(self) -> None: ...
 
 
 class HostClock:
@@ -44,9 +46,12 @@ class HostClock:
 
     def take(self) -> tuple[dict[str, float], int]:
         taken = dict(self._total), self._steps
+        self.discard()
+        return taken
+
+    def discard(self) -> None:
         self._total.clear()
         self._steps = 0
-        return taken
 
 
 class CudaClock:
@@ -89,3 +94,8 @@ class CudaClock:
         self._total.clear()
         self._steps = 0
         return taken
+
+    def discard(self) -> None:
+        self._pending.clear()
+        self._total.clear()
+        self._steps = 0

@@ -48,7 +48,8 @@ class StepProfile(Callback):
         self._clock: StepClock = HostClock()
         self._total_ms = dict.fromkeys(PHASES, 0.0)
         self._total_steps = 0
-        self._begun = 0
+        self._batches = 0
+        self._open = False  # a batch has run and its step is not closed yet
         self._range: record_function | None = None
 
     # ---- results -----------------------------------------------------------------------------------------------------------------
@@ -71,15 +72,13 @@ class StepProfile(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._clock = CudaClock() if trainer.strategy.root_device.type == "cuda" else HostClock()
         self._total_ms = dict.fromkeys(PHASES, 0.0)
-        self._total_steps = self._begun = 0
+        self._total_steps = self._batches = 0
+        self._open = False
         trainer.profiler = _FetchMarks(trainer.profiler, self)  # type: ignore[attr-defined]
 
     def _fetch_starts(self) -> None:
-        self._clock.end_step()
-        self._begun += 1
-        if self._begun == self.skip_steps + 1:
-            self._clock.take()
         self._enter("data")
+        self._close_step()
 
     def _fetch_ends(self) -> None:
         self._enter("rest")
@@ -109,7 +108,9 @@ class StepProfile(Callback):
     @override
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         self._enter("rest")
-        if self._begun % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
+        self._batches += 1
+        self._open = True
+        if self._batches % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
             self._log(trainer)
 
     @override
@@ -123,7 +124,7 @@ class StepProfile(Callback):
     @override
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._stop(trainer)
-        self._clock.end_step()
+        self._close_step()
         self._log(trainer)
         if self.print_summary and trainer.is_global_zero and self._total_steps:
             print(self._table(), flush=True)
@@ -143,6 +144,13 @@ class StepProfile(Callback):
             self._range = record_function(f"fastnet::{phase}")
             self._range.__enter__()
 
+    def _close_step(self) -> None:
+        if self._open:
+            self._clock.end_step()
+            self._open = False
+            if self._batches == self.skip_steps:
+                self._clock.discard()
+
     def _stop(self, trainer: Trainer) -> None:
         self._enter(None)
         if isinstance(trainer.profiler, _FetchMarks):  # type: ignore[attr-defined]
@@ -150,7 +158,7 @@ class StepProfile(Callback):
 
     def _log(self, trainer: Trainer) -> None:
         milliseconds, steps = self._clock.take()
-        if not steps or self._begun <= self.skip_steps:
+        if not steps or self._batches <= self.skip_steps:
             return
         for phase, value in milliseconds.items():
             self._total_ms[phase] += value
