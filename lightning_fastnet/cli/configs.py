@@ -1,13 +1,11 @@
 """Where the configs and recipes are, and what Hydra needs to know of them."""
 
-import os
 from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 import lightning_fastnet
-from lightning_fastnet.data.digits import cache_folder
 
 PROGRAM = "fastnet-train"
 
@@ -30,5 +28,4 @@ def register() -> None:
     for name in recipe_names():
         node = OmegaConf.load(shipped("recipes") / f"{name}.yaml")
         store.store(group="recipe", name=name, node=node, package="_global_", provider="lightning_fastnet")
-    OmegaConf.register_new_resolver("fastnet.cache", lambda name: os.fspath(cache_folder() / name), replace=True)
     OmegaConf.register_new_resolver("fastnet.device_type", lambda accelerator: "cuda" if accelerator == "gpu" else "cpu", replace=True)

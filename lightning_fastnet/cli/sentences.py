@@ -25,7 +25,10 @@ def sentence(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and "/" in error.missing_cfg_file:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         options = [str(option) for option in error.options or [] if option]
-        return f"There is no {group}={name}{_nearest(name, options)}; choose one of: {', '.join(options)}."
+        own = " (or your own: --config-dir FOLDER, with FOLDER/recipe/NAME.yaml)" if group == "recipe" else ""
+        return f"There is no {group}={name}{_nearest(name, options)}; choose one of: {', '.join(options)}{own}."
+    if "@recipe." in text:
+        return "A recipe of your own must have `# @package _global_` as its first line."
     key = re.match(r"Could not (?:override|append|delete)[^']*'([^']*)'", text)
     if key:
         return _unknown_key(key.group(1))

@@ -65,7 +65,7 @@ def _check_numbers(config: DictConfig) -> None:
 
 def _check_data(config: DictConfig) -> None:
     root = config.data.get("root")
-    if root is not None and config.data.get("prepare") is None and not Path(root).is_dir():
+    if root is not None and not Path(root).is_dir():
         raise UserError(f"data.root={root} does not exist: give a folder with train/ and val/ in it.")
 
 

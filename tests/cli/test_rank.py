@@ -69,6 +69,8 @@ def test_the_seed_decides_the_result(tmp_path: Path, digits: Path) -> None:
         ("data.sampling=sorted", "sampling='sorted' is unknown"),
         ("model.num_classes=9", "set model.num_classes=10"),
         ("data.device=gpu", "use device='auto'"),
+        ("data.image_size=32", "these are 1 x 32 x 32"),
+        ("data.image_size='28'", "image_size='28' must be a whole number"),
         ("optimizer.decay=cosin", "decay='cosin' is unknown"),
         ("optimizer.momentum=2", "momentum=2"),
     ],

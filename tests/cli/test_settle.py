@@ -70,5 +70,7 @@ def test_refusals(changes: dict[str, Any], place: OutsideRank | None, words: str
         settle(config(**changes), place)
 
 
-def test_data_that_will_be_prepared_need_not_be_there_yet(tmp_path: Path) -> None:
-    settle(config(data__root=str(tmp_path / "later"), data__prepare={"_target_": "x"}), None)
+def test_a_folder_given_by_the_user_must_be_there_even_where_data_could_be_made(tmp_path: Path) -> None:
+    """Else a mistyped folder would train on other data."""
+    with pytest.raises(UserError, match="does not exist"):
+        settle(config(data__root=str(tmp_path / "nowhere"), data__prepare={"_target_": "x"}), None)

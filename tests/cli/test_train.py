@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
+from PIL import Image
 
+from lightning_fastnet.models.networks import LeNet
 from lightning_fastnet.plugins.step_profile import verdict
 
 pytest.importorskip("nvidia.dali")
@@ -84,6 +87,20 @@ def test_the_checkpoints_hold_plain_containers(finished: tuple[Path, subprocess.
         assert checkpoint["state_dict"]["network.0.weight"].dtype == torch.float32
 
 
+def test_the_last_checkpoint_is_the_tested_one(finished: tuple[Path, subprocess.CompletedProcess[str]], digits: Path) -> None:
+    """Its weights in a plain network give the reported accuracy on the pictures as PIL reads them."""
+    folder = only_run(finished[0])
+    metrics = json.loads((folder / "metrics.json").read_text())
+    checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    assert checkpoint["global_step"] == metrics["trainer/global_step"]
+    network = LeNet()
+    network.load_state_dict({name.removeprefix("network."): value for name, value in checkpoint["state_dict"].items() if "network" in name})
+    files = sorted((digits / "val").glob("*/*.png"))
+    pixels = torch.stack([torch.from_numpy(np.array(Image.open(file))) for file in files])[:, None] / 255
+    right = network((pixels - 0.1307) / 0.3081).argmax(1) == torch.tensor([int(file.parent.name) for file in files])
+    assert float(right.float().mean()) == pytest.approx(metrics["test/top1"], abs=1e-6)
+
+
 def test_prints_the_table_and_lines_instead_of_a_bar(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     done = finished[1]
     metrics = json.loads((only_run(finished[0]) / "metrics.json").read_text())
@@ -105,13 +122,13 @@ def test_started_by_torchrun_it_is_one_rank_of_many(tmp_path: Path, digits: Path
 
 
 WRONG_AT_ONCE = [
-    (["recipe=quickstrat"], "There is no recipe=quickstrat (did you mean quickstart?); choose one of: quickstart."),
+    (["recipe=quickstrat"], "There is no recipe=quickstrat (did you mean quickstart?); choose one of: quickstart"),
     (["strategy=dpp"], "There is no strategy=dpp (did you mean ddp?); choose one of: ddp, fused_all_reduce."),
     (["optimizr.lr=1"], "The config has no key 'optimizr.lr' (did you mean optimizer.lr?); fastnet-train --cfg job shows them all."),
     (["recipee=x"], "The config has no key 'recipee' (did you mean recipe?); fastnet-train --cfg job shows them all."),
     (["~callbacks.profile"], "The config has no key 'callbacks.profile' (did you mean callbacks.step_profile?)"),
     (["seed"], "'seed' is not of the form key=value."),
-    (["data.root=/no/such", "~data.prepare"], "data.root=/no/such does not exist: give a folder with train/ and val/ in it."),
+    (["data.root=/no/such"], "data.root=/no/such does not exist: give a folder with train/ and val/ in it."),
     (["trainer.devices=0"], "trainer.devices=0 must be auto or a number of ranks of at least 1."),
     (["global_batch_size=7", "trainer.accelerator=cpu", "trainer.devices=2"], "global_batch_size=7 cannot be shared equally"),
     (["seed=one"], "seed=one must be a number."),
@@ -138,6 +155,6 @@ def test_what_only_the_ranks_can_see_is_one_sentence_too(tmp_path: Path, digits:
 
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "pictures" / "train" / "cat").mkdir(parents=True)
-    done = command(tmp_path, "data.root=pictures", "~data.prepare", "trainer.accelerator=cpu", "trainer.devices=1")
+    done = command(tmp_path, "data.root=pictures", "trainer.accelerator=cpu", "trainer.devices=1")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("fastnet-train: pictures/train holds no pictures")
