@@ -1,6 +1,7 @@
 """One rank of a run: instantiate what the config names, fit, test, write down what came out."""
 
 import logging
+import math
 import os
 import sys
 import warnings
@@ -13,12 +14,18 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_fastnet.cli import STARTED
 from lightning_fastnet.errors import UserError
+from lightning_fastnet.launch.end_with_parent import end_with_parent
 
 
 def run_rank(config: DictConfig) -> None:
-    """Trains and tests; on rank 0 fills the run's folder and prints the table."""
+    """Trains and tests; on rank 0 fills the run's folder and prints the table.
+
+    Raises:
+        UserError: bad input, or a loss that ended as infinity or NaN (the folder is filled all the same).
+    """
     import torch.distributed as dist
     from lightning.pytorch import seed_everything
+    from lightning.pytorch.callbacks import Checkpoint, ProgressBar
 
     from lightning_fastnet.plugins.step_profile import StepProfile
     from lightning_fastnet.report.learning_curve import draw_learning_curve
@@ -40,6 +47,8 @@ def run_rank(config: DictConfig) -> None:
         callbacks=callbacks,
         logger=_make(config.logger) if config.get("logger") else False,
         default_root_dir=str(run_dir),
+        enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
+        enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in callbacks),
     )
     trainer.fit(model, datamodule=data)
     trainer.test(model, datamodule=data, verbose=False)
@@ -50,6 +59,8 @@ def run_rank(config: DictConfig) -> None:
         results = metrics.as_dict(trainer) | (profile.summary() if profile else {})
         write_metrics(run_dir / "metrics.json", results)
         print_summary(config.recipe_name, results, config.target, profile.verdict() if profile else None, run_dir)
+    if not all(math.isfinite(value) for value in metrics.values.values()):
+        raise UserError("The run diverged, its loss is not finite any more: lower optimizer.lr or lengthen optimizer.warmup_epochs.")
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -79,6 +90,7 @@ def main() -> None:
         log = os.open(Path(os.environ["FASTNET_LOGS"]) / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(log, sys.stdout.fileno())
         os.dup2(log, sys.stderr.fileno())
+    end_with_parent()
     handler = get_error_handler()
     handler.initialize()
     try:

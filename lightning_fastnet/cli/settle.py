@@ -18,6 +18,9 @@ def settle(config: DictConfig, place: OutsideRank | None) -> None:
     Raises:
         UserError: data that is not there, devices that are not there, a batch that cannot be shared.
     """
+    for group in _NEEDED:
+        if not config.get(group):
+            raise UserError(f"A run needs a {group}, and it was left out: exchange it with {group}=NAME instead.")
     _check_numbers(config)
     _check_data(config)
     trainer = config.trainer
@@ -41,22 +44,27 @@ def settle(config: DictConfig, place: OutsideRank | None) -> None:
     _share_batch(config, trainer.devices * trainer.num_nodes)
 
 
-_NUMBERS = (
-    "seed",
-    "target",
-    "global_batch_size",
-    "data.batch_size_per_device",
-    "data.num_threads",
-    "trainer.max_epochs",
-    "trainer.num_nodes",
-    "optimizer.lr",
-    "optimizer.momentum",
-    "optimizer.weight_decay",
-    "optimizer.warmup_epochs",
-)
+_NEEDED = ("trainer", "strategy", "precision", "optimizer", "data", "model")
+_WHOLE = {  # key: the least that makes sense
+    "seed": 0,
+    "global_batch_size": 1,
+    "data.batch_size_per_device": 1,
+    "data.num_threads": 1,
+    "trainer.max_epochs": 1,
+    "trainer.num_nodes": 1,
+    "trainer.accumulate_grad_batches": 1,
+}
+_NUMBERS = ("target", "optimizer.lr", "optimizer.momentum", "optimizer.weight_decay", "optimizer.warmup_epochs")
+_LARGEST_SEED = 2**32 - 1  # numpy's
 
 
 def _check_numbers(config: DictConfig) -> None:
+    for key, least in _WHOLE.items():
+        value = OmegaConf.select(config, key)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise UserError(f"{key}={value} must be a whole number of at least {least}.")
+    if config.seed > _LARGEST_SEED:
+        raise UserError(f"seed={config.seed} must be at most {_LARGEST_SEED}.")
     for key in _NUMBERS:
         value = OmegaConf.select(config, key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):

@@ -87,6 +87,8 @@ class ImageClassifier(LightningModule):
         total_steps = self.trainer.estimated_stepping_batches
         if total_steps == float("inf"):
             raise UserError("The learning-rate curve needs the run's length: give the Trainer max_epochs or max_steps.")
+        if self.trainer.num_training_batches == float("inf"):
+            raise UserError("There are no training batches to count: give a loader with a length, and trainer.limit_train_batches above 0.")
         steps_per_epoch = max(1, math.ceil(self.trainer.num_training_batches / self.trainer.accumulate_grad_batches))
         optimizer, scheduler = self._optimizer(self, epochs=total_steps / steps_per_epoch, steps_per_epoch=steps_per_epoch)
         config: Any = {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

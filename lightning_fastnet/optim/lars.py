@@ -77,8 +77,8 @@ class LARS(Optimizer):
             raise UserError(f"LARS: momentum={momentum} must be at least 0 and less than 1.")
         if nesterov and momentum == 0:
             raise UserError("LARS: nesterov=True needs a momentum above 0.")
-        self._exclude = tuple(exclude)
         defaults = {
+            "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude),
             "lr": lr,
             "momentum": momentum,
             "weight_decay": weight_decay,
@@ -93,13 +93,14 @@ class LARS(Optimizer):
         """Adds a group; its ``excluded`` becomes one flag a parameter, kept in the state dict."""
         super().add_param_group(param_group)
         group = self.param_groups[-1]
-        flag = group.get("excluded")
-        if not isinstance(flag, list):
-            names = group.get("param_names") or [None] * len(group["params"])
-            group["excluded"] = [
-                is_excluded(name, parameter, self._exclude) if flag is None else bool(flag)
-                for name, parameter in zip(names, group["params"], strict=True)
-            ]
+        flags, count = group.get("excluded"), len(group["params"])
+        if flags is None:
+            names = group.get("param_names") or [None] * count
+            pairs = zip(names, group["params"], strict=True)
+            flags = [is_excluded(name, parameter, group["exclude"]) for name, parameter in pairs]
+        group["excluded"] = [flags] * count if isinstance(flags, bool) else list(flags)
+        if len(group["excluded"]) != count:
+            raise UserError(f"LARS: a group of {count} parameters has {len(group['excluded'])} excluded flags: give one each, or one bool.")
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]

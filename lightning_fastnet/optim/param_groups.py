@@ -21,7 +21,7 @@ def is_excluded(name: str | None, parameter: Tensor, exclude: Iterable[str]) -> 
         name: dotted name as in ``module.named_parameters()``, or None.
         exclude: the words.
     """
-    words = set(exclude)
+    words = {exclude} if isinstance(exclude, str) else set(exclude)
     if parameter.ndim <= 1 and ("norm" in words or (name is None and "bias" in words)):
         return True
     if name is None:
@@ -41,7 +41,7 @@ def param_groups(module: nn.Module, weight_decay: float = 0.0, exclude: Iterable
         Groups of named parameters for :class:`~lightning_fastnet.optim.lars.LARS` or any torch optimizer
         (``excluded`` is an entry that the others ignore).
     """
-    words = set(exclude)
+    words = {exclude} if isinstance(exclude, str) else set(exclude)
     of_norms = {
         id(parameter)
         for layer in module.modules()

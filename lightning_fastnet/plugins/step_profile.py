@@ -110,7 +110,8 @@ class StepProfile(Callback):
         self._enter("rest")
         self._batches += 1
         self._open = True
-        if self._batches % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
+        interval = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if interval and self._batches % interval == 0:
             self._log(trainer)
 
     @override
@@ -225,4 +226,6 @@ class _FetchMarks:
         self.inner.stop(action_name)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # a copy that is not filled yet
+            raise AttributeError(name)
         return getattr(self.inner, name)

@@ -73,6 +73,8 @@ def test_the_seed_decides_the_result(tmp_path: Path, digits: Path) -> None:
         ("data.image_size='28'", "image_size='28' must be a whole number"),
         ("optimizer.decay=cosin", "decay='cosin' is unknown"),
         ("optimizer.momentum=2", "momentum=2"),
+        ("trainer.limit_train_batches=0", "no training batches"),
+        ("optimizer.lr=1e6", "The run diverged"),
     ],
 )
 def test_bad_input_is_a_sentence(tmp_path: Path, digits: Path, override: str, words: str) -> None:

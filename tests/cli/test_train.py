@@ -131,7 +131,7 @@ WRONG_AT_ONCE = [
     (["data.root=/no/such"], "data.root=/no/such does not exist: give a folder with train/ and val/ in it."),
     (["trainer.devices=0"], "trainer.devices=0 must be auto or a number of ranks of at least 1."),
     (["global_batch_size=7", "trainer.accelerator=cpu", "trainer.devices=2"], "global_batch_size=7 cannot be shared equally"),
-    (["seed=one"], "seed=one must be a number."),
+    (["seed=one"], "seed=one must be a whole number of at least 0."),
 ]
 
 

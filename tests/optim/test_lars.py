@@ -150,6 +150,24 @@ def test_a_restored_state_gives_bit_equal_steps_and_keeps_the_exclusions(make: C
     assert second.param_groups[0]["excluded"] == [False, True, True, True, False, True]
 
 
+def test_a_copy_still_takes_groups() -> None:
+    """Later unfreezing: torch copies an optimizer by its groups, defaults and state alone."""
+    optimizer = copy.deepcopy(LARS([("w", nn.Parameter(torch.ones(2, 2)))], lr=0.1))
+    optimizer.add_param_group({"params": [("b", nn.Parameter(torch.ones(2)))]})
+    assert [group["excluded"] for group in optimizer.param_groups] == [[False], [True]]
+
+
+def test_one_word_is_a_word_and_not_its_letters() -> None:
+    assert LARS(nn.Linear(3, 3).named_parameters(), lr=0.1, exclude="bias").param_groups[0]["excluded"] == [False, True]
+
+
+def test_flags_of_a_group_are_taken_one_by_one() -> None:
+    layer = nn.Linear(3, 3)
+    assert LARS([{"params": layer.parameters(), "excluded": (True, False)}], lr=0.1).param_groups[0]["excluded"] == [True, False]
+    with pytest.raises(UserError, match="2 parameters has 1 excluded flags"):
+        LARS([{"params": layer.parameters(), "excluded": [True]}], lr=0.1)
+
+
 def test_a_scheduler_still_acts() -> None:
     layer = nn.Linear(2, 2)
     optimizer = LARS(layer.named_parameters(), lr=1.0)
