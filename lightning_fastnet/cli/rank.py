@@ -39,7 +39,7 @@ def run_rank(config: DictConfig) -> None:
     data = _make(config.data)
     model = _make(config.model, optimizer=_make(config.optimizer))
     metrics = RunMetrics(config.target, started=started)
-    callbacks = [metrics, *(_make(callback) for callback in config.get("callbacks", {}).values())]
+    callbacks = [metrics, *(_make(callback) for callback in (config.get("callbacks") or {}).values())]
     trainer = _make(
         config.trainer,
         strategy=_make(config.strategy),
@@ -59,6 +59,7 @@ def run_rank(config: DictConfig) -> None:
         results = metrics.as_dict(trainer) | (profile.summary() if profile else {})
         write_metrics(run_dir / "metrics.json", results)
         print_summary(config.recipe_name, results, config.target, profile.verdict() if profile else None, run_dir)
+    trainer.strategy.barrier()  # a rank that leaves with an error ends the others: not before rank 0 has written
     if not all(math.isfinite(value) for value in metrics.values.values()):
         raise UserError("The run diverged, its loss is not finite any more: lower optimizer.lr or lengthen optimizer.warmup_epochs.")
     if dist.is_initialized():

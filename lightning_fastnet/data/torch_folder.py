@@ -1,4 +1,4 @@
-"""The same folders in the same order without DALI: PIL and torchvision in DataLoader workers."""
+"""The same folders in the same order without DALI: PIL and torchvision."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,8 +18,9 @@ from lightning_fastnet.errors import UserError
 class TorchDataModule(FolderDataModule):
     """:class:`~lightning_fastnet.data.datamodule.DALIDataModule`'s twin for machines without DALI (macOS), and to compare with.
 
-    The order of the pictures is the same; the jitter has the same limits and other numbers. It brings its own part for each rank: give
-    a Trainer of several ranks ``use_distributed_sampler=False``.
+    Pictures are decoded in the rank's own process unless ``num_threads`` asks for DataLoader workers: a process that has gloo's and
+    OpenMP's threads is not safely forked. The order of the pictures is the same; the jitter has the same limits and other numbers.
+    It brings its own part for each rank: give a Trainer of several ranks ``use_distributed_sampler=False``.
 
     Args:
         device: ``"auto"`` or ``"cpu"``: there is no other here, PIL decodes on the host.
@@ -36,12 +37,13 @@ class TorchDataModule(FolderDataModule):
 
     def loader(self, folder: ClassFolder, *, training: bool) -> Iterable[Any]:
         order = BatchOrder(len(folder), self.batch_size_per_device, **self._order(training))
+        workers = self.num_threads or 0
         dataset = _Pictures(folder, self._transform(training))
         return DataLoader(
             dataset,
             batch_sampler=order,
-            num_workers=self._threads,
-            persistent_workers=self._threads > 0,
+            num_workers=workers,
+            persistent_workers=workers > 0,
         )
 
     def _transform(self, training: bool) -> Any:

@@ -45,7 +45,7 @@ def warmup_then_decay(
     if decay not in DECAYS:
         raise UserError(f"decay={decay!r} is unknown: choose one of {', '.join(DECAYS)}.")
     if not 0 <= warmup_epochs <= total_epochs:
-        raise UserError(f"warmup_epochs={warmup_epochs} does not fit a run of {total_epochs} epochs: set it between 0 and that.")
+        raise UserError(f"warmup_epochs={warmup_epochs} does not fit a run of {total_epochs:g} epochs: set it between 0 and that.")
     warmup_steps = round(warmup_epochs * steps_per_epoch)
     total_steps = round(total_epochs * steps_per_epoch)
 

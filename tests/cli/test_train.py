@@ -153,6 +153,15 @@ def test_what_only_the_ranks_can_see_is_one_sentence_too(tmp_path: Path, digits:
     assert rest == ["fastnet-train: warmup_epochs=99 does not fit a run of 15 epochs: set it between 0 and that."]
 
 
+def test_a_diverged_run_says_so_and_leaves_its_folder_whole(tmp_path: Path, digits: Path) -> None:
+    done = command(tmp_path, f"data.root={digits}", "trainer.accelerator=cpu", "trainer.devices=2", "optimizer.lr=1e6", *TINY)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("fastnet-train: The run diverged")
+    folder = only_run(tmp_path)
+    assert json.loads((folder / "metrics.json").read_text())["val/loss"] is None
+    assert (folder / "learning_curve.png").exists()
+
+
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "pictures" / "train" / "cat").mkdir(parents=True)
     done = command(tmp_path, "data.root=pictures", "trainer.accelerator=cpu", "trainer.devices=1")
