@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_fastnet.cli.rank import run_rank
@@ -49,6 +50,15 @@ def test_runs_with_one_part_after_the_other_off(tmp_path: Path, digits: Path, wi
     metrics = json.loads((Path(config.run_dir) / "metrics.json").read_text())
     assert metrics["trainer/global_step"] == 8
     assert ("profile/step_ms" in metrics) == ("~callbacks.step_profile" not in without)
+
+
+def test_the_last_checkpoint_is_the_last_when_the_best_came_earlier(tmp_path: Path, digits: Path) -> None:
+    """Nothing learns at rate 0, so that the first of two epochs stays the best."""
+    config = resolved(tmp_path, f"data.root={digits}", "optimizer.lr=0.0")
+    run_rank(config)
+    folder = Path(config.run_dir) / "checkpoints"
+    steps = {name: torch.load(folder / f"{name}.ckpt", weights_only=True)["global_step"] for name in ("best", "last")}
+    assert steps == {"best": 4, "last": 8}
 
 
 def test_the_seed_decides_the_result(tmp_path: Path, digits: Path) -> None:
