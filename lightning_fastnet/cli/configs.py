@@ -6,6 +6,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 import lightning_fastnet
+from lightning_fastnet.launch.run_folder import stamp
 
 PROGRAM = "fastnet-train"
 
@@ -29,3 +30,4 @@ def register() -> None:
         node = OmegaConf.load(shipped("recipes") / f"{name}.yaml")
         store.store(group="recipe", name=name, node=node, package="_global_", provider="lightning_fastnet")
     OmegaConf.register_new_resolver("fastnet.device_type", lambda accelerator: "cuda" if accelerator == "gpu" else "cpu", replace=True)
+    OmegaConf.register_new_resolver("fastnet.stamp", stamp, use_cache=True, replace=True)

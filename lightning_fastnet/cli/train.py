@@ -2,75 +2,73 @@
 
 import os
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from hydra.types import RunMode
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from lightning_fastnet.cli import STARTED
 from lightning_fastnet.cli.configs import PROGRAM, register, shipped
+from lightning_fastnet.cli.run import Interrupted, run
 from lightning_fastnet.cli.sentences import sentence
-from lightning_fastnet.cli.settle import settle
+from lightning_fastnet.cli.sweep import Sweep
 from lightning_fastnet.errors import UserError
-from lightning_fastnet.launch.devices import cpu_threads
-from lightning_fastnet.launch.local_ranks import RankFailedError, run_local_ranks
-from lightning_fastnet.launch.outside import agree, outside_rank
-from lightning_fastnet.launch.run_folder import job_id, new_run_folder
-
-
-def train(config: DictConfig) -> None:
-    """Runs one composed config: here, on ranks of this machine that it starts, or as the rank that torchrun or srun made of us."""
-    place = outside_rank()
-    settle(config, place)
-
-    def decide() -> str:
-        return str(new_run_folder(config.outputs, config.recipe_name, job_id()))
-
-    config.run_dir = decide() if place is None else agree(place, decide)
-    resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
-    assert isinstance(resolved, DictConfig)
-    file = Path(config.run_dir) / "config.yaml"
-    if place is None or place.rank == 0:
-        OmegaConf.save(resolved, file)
-        ranks = config.trainer.devices * config.trainer.num_nodes
-        print(f"{config.recipe_name}: {ranks} {config.trainer.accelerator} rank(s), {file.parent}", file=sys.stderr, flush=True)
-    if place is None and config.trainer.devices > 1:
-        run_local_ranks("lightning_fastnet.cli.rank", [str(file)], config.trainer.devices, file.parent / "logs")
-    else:
-        os.environ.setdefault("OMP_NUM_THREADS", str(cpu_threads(config.trainer.devices)))
-        from lightning_fastnet.cli.rank import run_rank
-
-        run_rank(resolved)
+from lightning_fastnet.launch.local_ranks import RankFailedError
+from lightning_fastnet.launch.outside import outside_rank
 
 
 def main() -> None:
-    """Entry point. Bad input ends with one sentence and exit status 2, a run that fails with its first error and 1."""
+    """Entry point. Bad input ends with one sentence and exit status 2, a run or a sweep's job that fails with its first error and 1."""
     os.environ["FASTNET_STARTED"] = str(STARTED)  # for the ranks
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printer
     register()
     failed: list[Exception] = []
+    sweep = Sweep()
 
-    def task(config: DictConfig) -> None:
+    def task(config: DictConfig) -> Any:
+        composed = HydraConfig.get()
+        overrides = list(composed.overrides.task)
+        if composed.mode == RunMode.MULTIRUN:
+            if composed.job.num > 0:
+                os.environ["FASTNET_STARTED"] = str(time.time())  # a run's time is its own
+            return sweep.job(Path(composed.sweep.dir), int(composed.job.num), overrides, lambda folder: run(config, overrides, folder))
         try:
-            train(config)
+            return run(config, overrides).get("val/top1")
         except Exception as error:  # Hydra would print a line of its own before it passes this on
             failed.append(error)
+            return None
 
     command = hydra.main(version_base="1.3", config_path=str(shipped("conf")), config_name="train")(task)
     try:
+        _refuse_sweep_from_outside(sys.argv[1:])
         command()
         if failed:
             raise failed[0]
+        sweep.finish()
     except UserError as error:
         _leave(str(error), 2)
     except (HydraException, OmegaConfBaseException) as error:
         _leave(sentence(error), 2)
     except RankFailedError as error:
         _leave(str(error), 1)
+    except Interrupted as error:
+        _leave(str(error), 130)
+    except OSError as error:
+        _leave(f"{error.filename} cannot be read or written ({error.strerror}).", 2)
     except KeyboardInterrupt:
+        sweep.print_table()
         _leave("interrupted", 130)
+
+
+def _refuse_sweep_from_outside(arguments: list[str]) -> None:
+    if {"-m", "--multirun"} & set(arguments) and outside_rank() is not None:
+        raise UserError("A sweep starts the ranks of its jobs itself: run it without torchrun or srun.")
 
 
 def _leave(message: str, status: int) -> None:

@@ -1,11 +1,14 @@
-"""Starts the ranks of this machine with torch's elastic launcher, and says which one failed first and why."""
+"""Starts the ranks of this machine with torch's elastic multiprocessing, and says which one failed first and why."""
 
 import logging
 import os
-import secrets
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.devices import cpu_threads
@@ -18,42 +21,83 @@ class RankFailedError(RuntimeError):
 def run_local_ranks(module: str, arguments: list[str], ranks: int, logs: Path) -> None:
     """Runs ``python -m module arguments`` as ``ranks`` processes that know each other (torchrun's environment), and waits.
 
-    When one fails the others are ended. Rank 0 writes to this terminal, the others to ``logs/rank<r>.log``.
+    When one fails the others are ended. Rank 0 writes to this terminal, the others to ``logs/rank<r>.log``. The first Ctrl-C is passed
+    on to the ranks, which may come to a good end; the second kills them.
 
     Raises:
         UserError: the first failing rank said in one sentence what was wrong with the input.
         RankFailedError: it failed in another way.
-        KeyboardInterrupt, SystemExit: this process was told to stop, and has ended the ranks.
+        KeyboardInterrupt, SystemExit: this process was told to stop, and the ranks have ended.
     """
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+    from torch.distributed import TCPStore
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, start_processes
 
     _hush("torch.distributed.elastic")  # what went wrong is told by our exceptions
     logs.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("OMP_NUM_THREADS", str(cpu_threads(ranks)))
-    os.environ["FASTNET_LOGS"] = str(logs)
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=ranks,
-        run_id=secrets.token_hex(4),
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="localhost",
-        max_restarts=0,
-        monitor_interval=0.1,
-        logs_specs=DefaultLogsSpecs(),
-    )
+    # where the ranks meet: opened here, on a port that the system chose, so that no other process can take it in between
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    environ = {
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(cpu_threads(ranks))),
+        "FASTNET_LOGS": str(logs),
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(store.port),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "GROUP_RANK": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }
+    with _handlers_put_back():
+        processes = start_processes(
+            "rank",
+            sys.executable,
+            dict.fromkeys(range(ranks), ("-m", module, *arguments)),
+            {rank: {**environ, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)},
+            DefaultLogsSpecs(),
+        )
+        interrupts = _pass_on_interrupts(processes)
+        try:
+            while (result := processes.wait(timeout=0.2, period=0.1)) is None:
+                if len(interrupts) > 1:
+                    processes.close(signal.SIGKILL)
+                    break
+        except SignalException as caught:
+            processes.close(signal.SIGTERM)
+            sys.exit(128 + caught.sigval)
+        if interrupts:
+            raise KeyboardInterrupt
+        if result is not None and result.is_failed():
+            first = min(result.failures.values(), key=lambda failure: failure.timestamp)
+            raise _as_error(first.local_rank, first.error_file_data, first.exitcode, logs)
+
+
+@contextmanager
+def _handlers_put_back() -> Iterator[None]:
+    """The elastic package installs its own signal handlers for good; a sweep comes by here many times."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    before = {number: signal.getsignal(number) for number in numbers}
     try:
-        elastic_launch(config, sys.executable)("-m", module, *arguments)
-    except ChildFailedError as failed:
-        rank, failure = failed.get_first_failure()
-        raise _as_error(rank, failure.error_file_data, failure.exitcode, logs) from None
-    except SignalException as caught:  # the ranks are ended already
-        if caught.sigval == signal.SIGINT:
-            raise KeyboardInterrupt from None
-        sys.exit(128 + caught.sigval)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _pass_on_interrupts(processes: Any) -> list[int]:
+    """The list grows by one at each Ctrl-C. The ranks are in sessions of their own, so the terminal does not reach them."""
+    interrupts: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        if len(interrupts) == 1:
+            for pid in processes.pids().values():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGINT)
+
+    signal.signal(signal.SIGINT, pass_on)
+    return interrupts
 
 
 def _hush(package: str) -> None:

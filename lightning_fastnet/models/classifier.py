@@ -74,6 +74,16 @@ class ImageClassifier(LightningModule):
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         self._evaluate("test", batch)
 
+    def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Probabilities, ``(N, num_classes)``."""
+        return torch.softmax(self(batch[0]).float(), dim=1)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the names of the classes in the order of the outputs, as ``checkpoint["classes"]``, where the data knows them."""
+        classes = getattr(getattr(self.trainer, "datamodule", None), "classes", None)
+        if classes is not None:
+            checkpoint["classes"] = list(classes)
+
     def _evaluate(self, split: str, batch: Batch) -> None:
         pictures, labels = batch
         logits = self(pictures)

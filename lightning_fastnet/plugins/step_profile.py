@@ -165,7 +165,7 @@ class StepProfile(Callback):
             self._total_ms[phase] += value
         self._total_steps += steps
         for logger in trainer.loggers:
-            logger.log_metrics(_means(milliseconds, steps), step=trainer.global_step)
+            logger.log_metrics(_means(milliseconds, steps), step=max(0, trainer.global_step - 1))  # Lightning's own number of this step
 
     def _table(self) -> str:
         means = self.summary()

@@ -22,7 +22,8 @@ class RunProgress(ProgressBar):
         self._console = Console(file=sys.stderr)
         self._bar: Progress | None = None
         self._task = TaskID(0)
-        self._done, self._refreshed, self._epoch_began = 0, 0.0, 0.0
+        self._done, self._in_epoch = 0, 0
+        self._refreshed, self._epoch_began = 0.0, 0.0
         self._rate = 0.0
 
     @override
@@ -36,6 +37,7 @@ class RunProgress(ProgressBar):
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._done = trainer.global_step * trainer.accumulate_grad_batches  # after a resume
+        self._begin_epoch()  # a run resumed within an epoch is not told of its start
         if not self._enabled or not self._console.is_terminal:
             return
         self._bar = Progress(
@@ -52,19 +54,23 @@ class RunProgress(ProgressBar):
 
     @override
     def on_train_epoch_start(self, trainer: Trainer, *_: Any) -> None:
-        self._epoch_began = time.perf_counter()
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        self._epoch_began, self._in_epoch = time.perf_counter(), 0
 
     @override
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         self._done += 1
+        self._in_epoch += 1
         now = time.perf_counter()
         last = batch_idx + 1 == self.total_train_batches
         if last:
-            self._rate = (batch_idx + 1) * len(batch[-1]) * trainer.world_size / (now - self._epoch_began)
+            self._rate = self._in_epoch * len(batch[-1]) * trainer.world_size / (now - self._epoch_began)
         if self._bar is None or (not last and now - self._refreshed < _REFRESH_SECONDS):
             return
         self._refreshed = now
-        rate = (batch_idx + 1) * len(batch[-1]) * trainer.world_size / (now - self._epoch_began)
+        rate = self._in_epoch * len(batch[-1]) * trainer.world_size / (now - self._epoch_began)
         self._bar.update(self._task, completed=self._done, epoch=self._epoch(trainer), loss=float(outputs["loss"]), rate=rate)
 
     @override

@@ -66,6 +66,24 @@ class RunMetrics(Callback):
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._gather(trainer)
 
+    @override
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run counts on from."""
+        return {
+            "elapsed_seconds": time.time() - self.started,
+            "seconds_to_target": self.seconds_to_target,
+            "values": dict(self.values),
+            "train_seconds": self._seconds,
+            "train_pictures": self._pictures,
+        }
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.started -= state_dict["elapsed_seconds"]
+        self.seconds_to_target = state_dict["seconds_to_target"]
+        self.values = dict(state_dict["values"])
+        self._seconds, self._pictures = state_dict["train_seconds"], state_dict["train_pictures"]
+
     def _gather(self, trainer: Trainer) -> None:
         self.values |= {name: float(value) for name, value in trainer.callback_metrics.items() if name in {*_KEPT, self.monitor}}
 

@@ -2,14 +2,22 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+_COUNTS = (
+    ("predict/pictures", "pictures predicted", "{:,}"),
+    ("trainer/world_size", "ranks", "{}"),
+    ("trainer/global_step", "optimizer steps", "{}"),
+    ("time/total_seconds", "total time", "{:.1f} s"),
+)
 
-def print_summary(recipe: str, metrics: Mapping[str, float | int | None], target: float | None, verdict: str | None, folder: Path) -> None:
+
+def print_summary(title: str, metrics: Mapping[str, Any], target: float | None, verdict: str | None, folder: Path) -> None:
     """Prints accuracy, speed, where a step's time went (``profile/*_ms``) and the run's folder, on standard output."""
-    table = Table(title=f"{recipe}: finished", show_header=False, title_justify="left")
+    table = Table(title=title, show_header=False, title_justify="left")
     table.add_column()
     table.add_column(justify="right")
     for name in ("test/top1", "val/top1"):
@@ -20,9 +28,9 @@ def print_summary(recipe: str, metrics: Mapping[str, float | int | None], target
         table.add_row(f"time to {100 * target:g} %", "not reached" if reached is None else f"{reached:.1f} s")
     if (rate := metrics.get("train/images_per_second")) is not None:
         table.add_row("train images/s", f"{rate:,.0f}")
-    table.add_row("ranks", f"{metrics['trainer/world_size']}")
-    table.add_row("optimizer steps", f"{metrics['trainer/global_step']}")
-    table.add_row("total time", f"{metrics['time/total_seconds']:.1f} s")
+    for name, label, form in _COUNTS:
+        if (count := metrics.get(name)) is not None:
+            table.add_row(label, form.format(count))
     phases = {name[8:-3]: value for name, value in metrics.items() if name.startswith("profile/") and value is not None}
     step = phases.pop("step", None)
     if step:

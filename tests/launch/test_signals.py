@@ -10,7 +10,9 @@ import pytest
 
 RANK = """
 import ctypes
-from lightning_fastnet.launch.end_with_parent import end_with_parent
+from lightning_fastnet.launch.signals import end_with_parent, watch_signals
+stop = watch_signals(announce=False)
+stop.armed = True
 end_with_parent()
 print("ready", flush=True)
 while True:

@@ -1,0 +1,80 @@
+"""A run's folder remembers its command line: ``resume=FOLDER`` and ``ckpt=RUN`` begin from it, and then take what this line changes."""
+
+from pathlib import Path
+from typing import Any
+
+from hydra import compose
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig
+
+from lightning_fastnet.errors import UserError
+from lightning_fastnet.launch.resume import saved_config
+
+_NOT_REMEMBERED = ("task", "resume", "ckpt", "outputs", "run_dir")  # of this call, not of the run
+TASKS = ("fit", "validate", "test", "predict")
+
+
+def recall(config: DictConfig, overrides: list[str]) -> DictConfig:
+    """The config to run: this line's, or that of the run it names with this line's changes.
+
+    Args:
+        config: composed from the line.
+        overrides: the line's ``key=value`` and the like.
+
+    Raises:
+        UserError: a folder that is not that of a run, or words that do not go together.
+    """
+    if config.task not in TASKS:
+        raise UserError(f"task={config.task} is unknown: choose one of {', '.join(TASKS)}.")
+    if config.task == "fit" and config.ckpt is not None:
+        raise UserError("ckpt= goes with task=validate, test or predict; to go on with a run use resume=FOLDER.")
+    if config.task != "fit" and config.ckpt is None:
+        raise UserError(f"task={config.task} needs the run to take the weights from: ckpt=FOLDER of a run, or one of its .ckpt files.")
+    if config.task != "fit" and config.resume is not None:
+        raise UserError(f"resume= is for training, not for task={config.task}: leave it out.")
+    run = named_run(config)
+    if run is not None:
+        config = _recompose(config, saved_config(run), overrides)
+    config.overrides = _merged(list(config.overrides), overrides)
+    return config
+
+
+def named_run(config: DictConfig) -> Path | None:
+    """The folder of the run that ``resume`` or ``ckpt`` names; None: none, or a checkpoint that lies outside a run's folder."""
+    if config.ckpt is not None:
+        file = Path(str(config.ckpt)).absolute()
+        if not file.exists():
+            raise UserError(f"ckpt={config.ckpt} does not exist: give a run's folder, or one of the files in its checkpoints/.")
+        run = file if file.is_dir() else file.parent.parent
+        return run if file.is_dir() or (run / "config.yaml").exists() else None
+    if config.resume in (None, "auto"):
+        return None
+    run = Path(str(config.resume)).absolute()
+    if not run.is_dir():
+        raise UserError(f"resume={config.resume} does not exist: give a run's folder, or resume=auto for the newest of this recipe.")
+    return run
+
+
+def _recompose(config: DictConfig, saved: dict[str, Any], overrides: list[str]) -> DictConfig:
+    merged = _merged([str(override) for override in saved.get("overrides") or []], overrides)
+    recalled = compose("train", merged)
+    given = _by_key(overrides)
+    for key in _NOT_REMEMBERED:
+        recalled[key] = config[key]
+    # Hydra fills this in from the line's own choice
+    recalled.recipe_name = config.recipe_name if {"recipe", "recipe_name"} & given.keys() else saved["recipe_name"]
+    root = (saved.get("data") or {}).get("root")  # absolute: the line may have been typed in another folder
+    if root is not None and "data.root" not in given and "data" not in given:
+        recalled.data.root = root
+    recalled.overrides = merged
+    return recalled
+
+
+def _merged(first: list[str], then: list[str]) -> list[str]:
+    both = {**_by_key(first), **_by_key(then)}
+    return [override for key, override in both.items() if key not in _NOT_REMEMBERED]
+
+
+def _by_key(overrides: list[str]) -> dict[str, str]:
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    return {f"{one.key_or_group}{'@' + one.package if one.package else ''}": str(one.input_line) for one in parsed}

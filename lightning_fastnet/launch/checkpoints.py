@@ -1,0 +1,69 @@
+"""A run's checkpoints: which there are, which are whole, what is in them."""
+
+import pickle
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lightning_fastnet.errors import UserError
+
+LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
+
+
+def newest_first(run_dir: Path) -> list[Path]:
+    """A run's checkpoints, the last written first."""
+    files = [file for file in (run_dir / "checkpoints").glob("*.ckpt") if file.is_file()]
+    return sorted(files, key=lambda file: file.stat().st_mtime_ns, reverse=True)
+
+
+def is_whole(file: Path) -> bool:
+    """Every byte of a checkpoint is there: the checksums inside it are right (``torch.load`` does not look at them)."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.testzip() is None
+    except (OSError, zipfile.BadZipFile, EOFError, NotImplementedError):
+        return False
+
+
+def read_checkpoint(file: Path) -> dict[str, Any]:
+    """A checkpoint's contents, on the host. Plain containers only: nothing in the file is executed.
+
+    Raises:
+        UserError: it is not there, not whole, or holds more than plain containers.
+    """
+    import torch
+
+    if not file.is_file():
+        raise UserError(f"There is no checkpoint {file}.")
+    if not is_whole(file):
+        raise UserError(f"The checkpoint {file} is damaged: use another one of the run.")
+    try:
+        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(f"The checkpoint {file} holds more than tensors and plain containers, and is not loaded.") from error
+    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
+        raise UserError(f"{file} is not a checkpoint of a run: it has no state_dict.")
+    return checkpoint
+
+
+def check_fits(file: Path, saved: dict[str, Any], model: dict[str, Any]) -> None:
+    """Compares a checkpoint's ``state_dict`` with a model's, by name and shape.
+
+    Raises:
+        UserError: they differ; names the first difference.
+    """
+    difference = next(_differences(saved, model), None)
+    if difference:
+        raise UserError(
+            f"The checkpoint {file} is of another model: {difference}; give the model, data and sizes that it was trained with."
+        )
+
+
+def _differences(saved: dict[str, Any], model: dict[str, Any]) -> Iterator[str]:
+    for name, tensor in model.items():
+        if name not in saved:
+            yield f"it has no {name}"
+        elif saved[name].shape != tensor.shape:
+            yield f"{name} has shape {tuple(saved[name].shape)}, this model's has {tuple(tensor.shape)}"
+    yield from (f"this model has no {name}" for name in saved if name not in model)
