@@ -32,7 +32,7 @@ class GracefulStop(Callback):
     def __init__(self, requested: Callable[[], bool], checkpoint: str | Path) -> None:
         self._requested, self._checkpoint = requested, Path(checkpoint)
         self._stopping = False
-        self._group: dist.ProcessGroup | None = None
+        self._group: Any = None
         self._question: tuple[torch.Tensor, dist.Work] | None = None
 
     @override

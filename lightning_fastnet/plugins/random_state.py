@@ -1,7 +1,7 @@
 """RandomState: every rank's random generators, in the checkpoint and out of it."""
 
 import random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ _STRIDE = 1_000_003  # between the seeds of two ranks
 def random_state(device: torch.device) -> dict[str, Any]:
     """The state of Python's, numpy's, torch's and, on CUDA, the device's generator, as plain containers and tensors."""
     version, numbers, gauss = random.getstate()
-    kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    kind, keys, position, has_gauss, cached = cast(tuple[Any, ...], np.random.get_state(legacy=True))
     return {
         "python": [version, list(numbers), gauss],
         "numpy": [str(kind), keys.tolist(), int(position), int(has_gauss), float(cached)],
