@@ -69,6 +69,9 @@ class RandomState(Callback):
         device = trainer.strategy.root_device
         if self._saved is not None and len(self._saved) == trainer.world_size:
             set_random_state(self._saved[trainer.global_rank], device)
+            if not trainer.fit_loop.restarted_mid_epoch:
+                # a DataLoader draws as an epoch's iteration begins, and Lightning began this one before the state was restored
+                iter(trainer.fit_loop._data_fetcher)  # type: ignore[arg-type]
         else:
             if self._saved is not None:
                 rank_zero_warn(

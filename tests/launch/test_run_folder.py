@@ -1,12 +1,14 @@
 """The folder's name and place."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from lightning_fastnet.errors import UserError
-from lightning_fastnet.launch.run_folder import job_id, new_run_folder
+from lightning_fastnet.launch.run_folder import claim, job_id, make_run_folder, new_run_folder, release_empty
 
 
 def test_name_and_contents(tmp_path: Path) -> None:
@@ -43,3 +45,52 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
 )
 def test_job_id(environ: dict[str, str], expected: str | None) -> None:
     assert job_id(environ) == expected
+
+
+def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
+    make_run_folder(tmp_path / "run")
+    make_run_folder(tmp_path / "run")  # nothing in it yet
+    (tmp_path / "run" / "config.yaml").touch()
+    with pytest.raises(UserError, match="holds a run already: go on with it by resume="):
+        make_run_folder(tmp_path / "run")
+
+
+CLAIM = """
+import sys, time
+from lightning_fastnet.launch.run_folder import claim
+from pathlib import Path
+claim(Path(sys.argv[1]))
+print("claimed", flush=True)
+time.sleep(600)
+"""
+
+
+def test_only_one_process_works_in_a_folder_until_it_dies(tmp_path: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", CLAIM, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "claimed\n"
+    with pytest.raises(UserError, match="Another process is running in"):
+        claim(tmp_path)
+    other.kill()
+    other.wait()
+    other.stdout.close()
+    claim(tmp_path)
+
+
+def test_a_refused_run_leaves_no_folder(tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    run = new_run_folder(outputs, "quickstart")
+    (run / "config.yaml").touch()
+    (run / "logs").mkdir()
+    (run / "logs" / "rank1.log").touch()
+    release_empty(run, outputs)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_run_left_behind_stays(tmp_path: Path) -> None:
+    first, second, third = (new_run_folder(tmp_path / "outputs", "quickstart") for _ in range(3))
+    (first / "checkpoints" / "last.ckpt").touch()
+    (second / "metrics.csv").touch()
+    for run in (first, second, third):
+        release_empty(run, tmp_path / "outputs")
+    assert set((tmp_path / "outputs" / "quickstart").iterdir()) == {first, second}

@@ -26,7 +26,7 @@ def rows(capsys, monkeypatch):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 
     def summary(metrics=METRICS, target=0.97, verdict=None, folder=Path("run")):
-        print_summary("quickstart", metrics, target, verdict, folder)
+        print_summary("quickstart: finished", metrics, target, verdict, folder)
         lines = capsys.readouterr().out.splitlines()
         cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
         below = lines[max(number for number, line in enumerate(lines) if "│" in line) + 2 :]
