@@ -11,10 +11,11 @@ from hydra.utils import instantiate
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import Checkpoint, ProgressBar
 from omegaconf import DictConfig
+from typing_extensions import override
 
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.checkpoint_io import WholeFileCheckpointIO
-from lightning_fastnet.launch.checkpoints import check_fits, read_checkpoint
+from lightning_fastnet.launch.checkpoints import check_fits, read_checkpoint, relocate
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def make_parts(config: DictConfig, callbacks: list[Callback]) -> Parts:
     if checkpoint is not None:
         check_fits(Path(config.checkpoint), checkpoint["state_dict"], model.state_dict())
         _agree_on_classes(data, checkpoint, training)
+        callbacks = [*callbacks, _Relocated(Path(config.run_dir) / "checkpoints")]
     made = [_make(callback) for callback in (config.get("callbacks") or {}).values()]
     if not training:
         made = [callback for callback in made if isinstance(callback, ProgressBar)]
@@ -64,6 +66,15 @@ def make_parts(config: DictConfig, callbacks: list[Callback]) -> Parts:
         enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in callbacks),
     )
     return Parts(model, data, trainer, checkpoint)
+
+
+class _Relocated(Callback):
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @override
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        relocate(checkpoint.get("callbacks", {}), self._folder)
 
 
 def _quiet() -> None:

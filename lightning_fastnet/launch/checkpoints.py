@@ -47,6 +47,23 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
     return checkpoint
 
 
+def relocate(callbacks: dict[str, Any], folder: Path) -> None:
+    """Rewrites the paths in saved callbacks' states, in place, for checkpoints that lie in ``folder`` now.
+
+    Lightning's ModelCheckpoint forgets the best score when its folder has another name, and then overwrites the best with a worse one.
+    """
+    for state in callbacks.values():
+        before = state.get("dirpath") if isinstance(state, dict) else None
+        if before and str(before) != str(folder):
+            state.update(_with_path(state, str(before), str(folder)))
+
+
+def _with_path(node: Any, before: str, now: str) -> Any:
+    if isinstance(node, dict):
+        return {_with_path(key, before, now): _with_path(value, before, now) for key, value in node.items()}
+    return node.replace(before, now, 1) if isinstance(node, str) and node.startswith(before) else node
+
+
 def check_fits(file: Path, saved: dict[str, Any], model: dict[str, Any]) -> None:
     """Compares a checkpoint's ``state_dict`` with a model's, by name and shape.
 

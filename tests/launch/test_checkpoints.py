@@ -11,7 +11,7 @@ import torch
 
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.checkpoint_io import WholeFileCheckpointIO, room_for_checkpoints
-from lightning_fastnet.launch.checkpoints import check_fits, is_whole, newest_first, read_checkpoint
+from lightning_fastnet.launch.checkpoints import check_fits, is_whole, newest_first, read_checkpoint, relocate
 
 
 def state(value: float, size: int = 1000) -> dict[str, Any]:
@@ -125,3 +125,19 @@ def test_another_models_checkpoint_is_named() -> None:
     ):
         with pytest.raises(UserError, match=words):
             check_fits(Path("a.ckpt"), other, model)
+
+
+def test_a_moved_runs_checkpoints_keep_their_best_score(tmp_path: Path) -> None:
+    """Against Lightning itself: the callback takes its state back without a warning (warnings are errors here)."""
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    before = ModelCheckpoint(tmp_path / "a" / "checkpoints", "best", monitor="x")
+    best = str(tmp_path / "a" / "checkpoints" / "best.ckpt")
+    before.best_model_score, before.best_model_path, before.best_k_models = torch.tensor(0.5), best, {best: torch.tensor(0.5)}
+    states = {before.state_key: before.state_dict(), "other": {"seen": 1}, "listed": [1]}
+    relocate(states, tmp_path / "b" / "checkpoints")
+    after = ModelCheckpoint(tmp_path / "b" / "checkpoints", "best", monitor="x")
+    after.load_state_dict(states[before.state_key])
+    assert after.best_model_score == 0.5
+    assert list(after.best_k_models) == [after.best_model_path] == [str(tmp_path / "b" / "checkpoints" / "best.ckpt")]
+    assert states["other"] == {"seen": 1}

@@ -74,6 +74,7 @@ def test_a_resumed_run_draws_what_the_whole_run_drew(tmp_path: Path, ranks: int)
             assert all(a != b for a, b in zip(one[:-1], other[:-1], strict=True)), "each rank has numbers of its own"
 
 
+@pytest.mark.filterwarnings("ignore:The dirpath has changed")
 def test_on_another_number_of_ranks_it_begins_anew_and_says_so(tmp_path: Path) -> None:
     run_ranks(fit, 2, str(tmp_path), 1, None)
     module = Drawing()
