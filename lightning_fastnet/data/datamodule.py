@@ -2,16 +2,29 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
 
 from lightning_fastnet.data.class_folder import ClassFolder
+from lightning_fastnet.data.order import BatchOrder
 from lightning_fastnet.errors import UserError, require_lightning_trainer
+
+
+class Loader(Protocol):
+    """What a data module gives the Trainer: batches of one epoch after another, which a checkpoint can stop and resume."""
+
+    batch_sampler: BatchOrder
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def state_dict(self) -> dict[str, int | str]: ...
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
 
 class FolderDataModule(LightningDataModule):
@@ -71,6 +84,8 @@ class FolderDataModule(LightningDataModule):
         self.num_threads = num_threads
         self._prepare = prepare
         self._folders: dict[str, ClassFolder] = {}
+        self._train_loader: Loader | None = None
+        self._resumed: dict[str, Any] = {}
 
     @property
     def trainer(self) -> Trainer | None:
@@ -100,17 +115,30 @@ class FolderDataModule(LightningDataModule):
         """On one rank a machine, before the others look."""
         _ = self.root
 
-    def train_dataloader(self) -> Iterable[Any]:
-        return self.loader(self._folder("train"), training=True)
+    def train_dataloader(self) -> Loader:
+        self._train_loader = loader = self.loader(self._folder("train"), training=True)
+        if self._resumed:
+            loader.load_state_dict(self._resumed)
+            self._resumed = {}  # a loader that Lightning makes later in the run begins an epoch
+        return loader
 
-    def val_dataloader(self) -> Iterable[Any]:
+    def val_dataloader(self) -> Loader:
         return self.loader(self._folder("val"), training=False)
 
-    def test_dataloader(self) -> Iterable[Any]:
+    def test_dataloader(self) -> Loader:
         return self.loader(self._folder("test" if (self.root / "test").is_dir() else "val"), training=False)
 
+    def state_dict(self) -> dict[str, Any]:
+        """The training loader's position. Lightning stores its own copy, but loses it where a module asks for the run's length early."""
+        return {} if self._train_loader is None else dict(self._train_loader.state_dict())
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keeps the position for the training loader that is made next; Lightning calls this before it asks for one."""
+        if self.trainer is None or self.trainer.state.fn == TrainerFn.FITTING:  # a test of the checkpoint resumes nothing
+            self._resumed = dict(state_dict)
+
     @abstractmethod
-    def loader(self, folder: ClassFolder, *, training: bool) -> Iterable[Any]:
+    def loader(self, folder: ClassFolder, *, training: bool) -> Loader:
         """Batches ``(pictures, labels)`` of this rank."""
 
     def _folder(self, split: str) -> ClassFolder:
@@ -153,7 +181,7 @@ class DALIDataModule(FolderDataModule):
             raise UserError(f"device={device!r} is unknown: choose auto, gpu or cpu.")
         self.device = device
 
-    def loader(self, folder: ClassFolder, *, training: bool) -> Iterable[Any]:
+    def loader(self, folder: ClassFolder, *, training: bool) -> Loader:
         try:
             from lightning_fastnet.data.loader import DALILoader
             from lightning_fastnet.data.pipelines import JITTER_NUMBERS, small_pictures

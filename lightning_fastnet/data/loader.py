@@ -1,6 +1,6 @@
 """DALILoader: exact epochs, in an order of our own, from any DALI pipeline."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -10,7 +10,6 @@ from nvidia.dali.plugin.pytorch import feed_ndarray, to_torch_type
 from torch import Tensor
 
 from lightning_fastnet.data.order import BatchOrder, augmentation
-from lightning_fastnet.errors import UserError
 
 
 class Samples(Protocol):
@@ -25,7 +24,8 @@ class DALILoader:
 
     DALI decodes; the order is :class:`~lightning_fastnet.data.order.BatchOrder`'s, fed in as numbers and paths: an epoch left early
     (``limit_train_batches``, Lightning's sanity check) loses nothing and shows nothing twice, ``len()`` is constant and true. Lightning
-    sets the epoch through ``loader.batch_sampler``; elsewhere call ``loader.batch_sampler.set_epoch(epoch)``.
+    sets the epoch through ``loader.batch_sampler``; elsewhere call ``loader.batch_sampler.set_epoch(epoch)``. ``state_dict()`` says how
+    far the training loop got; a new loader that loads it goes on with the next batch of that epoch, on any number of ranks.
 
     Args:
         pipeline_fn: builds the graph: takes one DALI node for each array of a sample and, if ``augment`` is above 0, a node of that
@@ -40,7 +40,8 @@ class DALILoader:
         device_id: the GPU that the pipeline works on; None: the host.
         num_threads: DALI's worker threads.
 
-    Limits: one iteration at a time. A run resumed within an epoch begins that epoch's order anew.
+    Limits: one iteration at a time. A state saved amid an epoch needs the same global batch, data, seed and sampling; ``len()`` stays
+    the whole epoch's where it is resumed.
 
     Raises:
         UserError: too few samples for the ranks and the batch size, or a second iteration while one is under way.
@@ -75,25 +76,33 @@ class DALILoader:
             self._pipeline.set_outputs(*pipeline_fn(*nodes))
         self._pipeline.build()
         self._running = False
-        self._iterations = 0
 
     def __len__(self) -> int:
         return len(self.batch_sampler)
 
+    def state_dict(self) -> dict[str, int | str]:
+        """How far the training loop got: plain numbers and words, the same on every rank."""
+        return self.batch_sampler.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where ``state`` was saved: see :meth:`BatchOrder.load_state_dict`, also for what is refused (UserError)."""
+        self.batch_sampler.load_state_dict(state)
+
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
         self._drain()
-        self._feed.begin(iter(self.batch_sampler), self.batch_sampler.epoch)
+        epoch = self.batch_sampler.epoch
+        iteration, batches = self.batch_sampler.begin()
+        self._feed.begin(batches, epoch)
         self._running = True
-        self._iterations += 1
-        mine = self._iterations
         while True:
-            if self._iterations != mine:
-                raise UserError("This loader was iterated anew before its last iteration was over: make one loader for each loop.")
+            self.batch_sampler.check(iteration)
             try:
                 outputs = self._pipeline.run()
             except StopIteration:
                 break
-            yield tuple(_to_torch(output) for output in outputs)
+            batch = tuple(_to_torch(output) for output in outputs)
+            self.batch_sampler.hand_out(iteration)
+            yield batch
         self._pipeline.reset()
         self._running = False
 
