@@ -11,6 +11,7 @@ import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 
+from lightning_fastnet.data.augment import AUGMENTS
 from lightning_fastnet.data.class_folder import ClassFolder
 from lightning_fastnet.data.order import BatchOrder
 from lightning_fastnet.errors import UserError, require_lightning_trainer
@@ -40,9 +41,10 @@ class FolderDataModule(LightningDataModule):
         mean, std: of pixels in 0 to 1, one a channel.
         batch_size_per_device: pictures of a batch on one rank.
         sampling: of the training set: ``"shuffle"`` or ``"fixed_cycle"`` (the same batches every epoch).
-        jitter: turn, scale and shift training pictures a little.
+        augment: ``"crop_flip"`` for photos: a random window to train, flipped half of the time, the centre to evaluate; ``"jitter"`` for
+            small pictures, resized whole to the square: to train turned, scaled and shifted a little; ``"none"``: the same without.
         num_threads: workers a rank; None: the cores of the machine divided by its ranks.
-        seed: of order and jitter.
+        seed: of order and augmentation.
         prepare: makes the data where ``root`` is None, and returns the folder; called again it only says where it is.
 
     Raises:
@@ -59,7 +61,7 @@ class FolderDataModule(LightningDataModule):
         std: Sequence[float] = (0.229, 0.224, 0.225),
         batch_size_per_device: int = 64,
         sampling: str = "shuffle",
-        jitter: bool = False,
+        augment: str = "crop_flip",
         num_threads: int | None = None,
         seed: int = 0,
         prepare: Callable[[], Path] | None = None,
@@ -71,6 +73,8 @@ class FolderDataModule(LightningDataModule):
             )
         if sampling not in ("shuffle", "fixed_cycle"):
             raise UserError(f"sampling={sampling!r} is unknown: choose shuffle or fixed_cycle.")
+        if augment not in AUGMENTS:
+            raise UserError(f"augment={augment!r} is unknown: choose one of {', '.join(AUGMENTS)}.")
         if root is None and prepare is None:
             raise UserError("root is not given: name a folder that holds train/ and val/ with one subfolder of pictures a class.")
         for name, size in (("image_size", image_size), ("batch_size_per_device", batch_size_per_device)):
@@ -80,7 +84,7 @@ class FolderDataModule(LightningDataModule):
         self.image_size, self.channels = image_size, channels
         self.mean, self.std = tuple(mean), tuple(std)
         self.batch_size_per_device = batch_size_per_device
-        self.sampling, self.jitter, self.seed = sampling, jitter, seed
+        self.sampling, self.augment, self.seed = sampling, augment, seed
         self.num_threads = num_threads
         self._prepare = prepare
         self._folders: dict[str, ClassFolder] = {}
@@ -184,7 +188,7 @@ class DALIDataModule(FolderDataModule):
     def loader(self, folder: ClassFolder, *, training: bool) -> Loader:
         try:
             from lightning_fastnet.data.loader import DALILoader
-            from lightning_fastnet.data.pipelines import JITTER_NUMBERS, small_pictures
+            from lightning_fastnet.data.pipelines import photos, small_pictures
         except ModuleNotFoundError as error:
             raise UserError(
                 "DALI is not installed: pip install 'lightning-fastnet[train]' on Linux; elsewhere use "
@@ -192,13 +196,18 @@ class DALIDataModule(FolderDataModule):
             ) from error
         gpu = self._on_gpu()
         graph = partial(
-            small_pictures, image_size=self.image_size, channels=self.channels, mean=self.mean, std=self.std, gpu=gpu is not None
+            photos if self.augment == "crop_flip" else small_pictures,
+            image_size=self.image_size,
+            channels=self.channels,
+            mean=self.mean,
+            std=self.std,
+            gpu=gpu is not None,
         )
         return DALILoader(
             graph,
             self.batch_size_per_device,
             samples=folder,
-            augment=JITTER_NUMBERS if training and self.jitter else 0,
+            augment=AUGMENTS[self.augment] if training else 0,
             device_id=gpu,
             num_threads=self._threads,
             **self._order(training),

@@ -11,12 +11,11 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 from torch.utils.data import DataLoader, Dataset
 
+from lightning_fastnet.data.augment import AUGMENTS, crop_window, shorter_side
 from lightning_fastnet.data.class_folder import ClassFolder
 from lightning_fastnet.data.datamodule import FolderDataModule, Loader
 from lightning_fastnet.data.order import BatchOrder, augmentation
 from lightning_fastnet.errors import UserError
-
-JITTER_NUMBERS = 4
 
 
 class TorchDataModule(FolderDataModule):
@@ -45,7 +44,8 @@ class TorchDataModule(FolderDataModule):
             image_size=self.image_size,
             mean=self.mean,
             std=self.std,
-            augment=JITTER_NUMBERS if training and self.jitter else 0,
+            augment=self.augment,
+            training=training,
             seed=self.seed,
         )
         return TorchLoader(pictures, order, workers=self.num_threads or 0)
@@ -105,10 +105,18 @@ class _Epoch:
 
 class _Pictures(Dataset[tuple[Tensor, Any]]):
     def __init__(
-        self, folder: ClassFolder, *, image_size: int, mean: tuple[float, ...], std: tuple[float, ...], augment: int, seed: int
+        self,
+        folder: ClassFolder,
+        *,
+        image_size: int,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        augment: str,
+        training: bool,
+        seed: int,
     ) -> None:
         self._folder, self._size, self._mean, self._std = folder, image_size, mean, std
-        self._augment, self._seed = augment, seed
+        self._augment, self._training, self._seed = augment, training, seed
 
     def __len__(self) -> int:
         return len(self._folder)
@@ -117,12 +125,11 @@ class _Pictures(Dataset[tuple[Tensor, Any]]):
         from torchvision.transforms.v2 import functional
 
         epoch, index = item
-        picture = functional.resize(self._read(index), [self._size, self._size], antialias=True)
-        if self._augment:
-            picture = jittered(picture, augmentation([index], self._augment, self._seed, epoch)[0])
-        return functional.normalize(functional.to_dtype(picture, torch.float32, scale=True), self._mean, self._std), self._folder.labels[
-            index
-        ]
+        numbers = AUGMENTS[self._augment] if self._training else 0
+        uniform = augmentation([index], numbers, self._seed, epoch)[0] if numbers else None
+        change = photo if self._augment == "crop_flip" else small_picture
+        picture = functional.to_dtype(change(self._read(index), self._size, uniform), torch.float32, scale=True)
+        return functional.normalize(picture, self._mean, self._std), self._folder.labels[index]
 
     def _read(self, index: int) -> Tensor:
         from PIL import Image
@@ -133,12 +140,37 @@ class _Pictures(Dataset[tuple[Tensor, Any]]):
         return pixels
 
 
-def jittered(picture: Tensor, uniform: NDArray[np.float32]) -> Tensor:
-    """The affine map about the centre that the four numbers choose, as :func:`~lightning_fastnet.data.pipelines.small_pictures` has it.
+def photo(picture: Tensor, image_size: int, uniform: NDArray[np.float32] | None) -> Tensor:
+    """One picture as :func:`~lightning_fastnet.data.pipelines.photos` makes it: the window of its numbers, or the centre.
 
     Shapes:
-        picture and result ``(channels, size, size)``, uint8; uniform ``(4,)`` in [0, 1): turn, size, right, down.
+        picture ``(channels, any, any)``, result ``(channels, image_size, image_size)``, uint8; uniform ``(5,)`` in [0, 1).
     """
+    from torchvision.transforms.v2 import functional
+
+    size = [image_size, image_size]
+    if uniform is None:
+        shown: Tensor = functional.center_crop(functional.resize(picture, [shorter_side(image_size)], antialias=True), size)
+        return shown
+    _, height, width = picture.shape
+    shown = functional.resized_crop(picture, *crop_window(height, width, uniform), size, antialias=True)
+    return shown.flip(-1) if uniform[4] < 0.5 else shown
+
+
+def small_picture(picture: Tensor, image_size: int, uniform: NDArray[np.float32] | None) -> Tensor:
+    """One whole picture as :func:`~lightning_fastnet.data.pipelines.small_pictures` makes it.
+
+    The numbers choose an affine map about the centre; None: no map.
+
+    Shapes:
+        picture ``(channels, any, any)``, result ``(channels, image_size, image_size)``, uint8; uniform ``(4,)`` in [0, 1): turn, size,
+        right, down.
+    """
+    from torchvision.transforms.v2 import functional
+
+    picture = functional.resize(picture, [image_size, image_size], antialias=True)
+    if uniform is None:
+        return picture
     turn, size, right, down = (2.0 * float(number) - 1.0 for number in uniform)
     angle, scale, step = np.deg2rad(10.0 * turn), 1.0 + 0.1 * size, 2 * 2 / 28  # affine_grid counts a picture as 2 wide
     cosine, sine = scale * np.cos(angle), scale * np.sin(angle)

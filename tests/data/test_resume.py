@@ -61,7 +61,7 @@ def root(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def module_of(kind: type[FolderDataModule], root: Path, workers: int = 1, **settings: Any) -> FolderDataModule:
     defaults = {"image_size": 28, "channels": 1, "mean": [0.0], "std": [1.0], "batch_size_per_device": 8, "num_threads": workers}
-    return kind(root, **defaults | {"jitter": True, "seed": 5} | settings)
+    return kind(root, **defaults | {"augment": "jitter", "seed": 5} | settings)
 
 
 def loader_of(kind: type[FolderDataModule], root: Path, workers: int, rank: int = 0, world_size: int = 1, **settings: Any) -> Any:
