@@ -9,12 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from lightning_fastnet.data.augment import AUGMENTS, crop_window, shorter_side
 from lightning_fastnet.data.class_folder import ClassFolder
 from lightning_fastnet.data.datamodule import FolderDataModule, Loader
 from lightning_fastnet.data.order import BatchOrder, augmentation
+from lightning_fastnet.data.unreadable import reason_of_pil, unreadable
 from lightning_fastnet.errors import UserError
 
 
@@ -59,7 +60,7 @@ class TorchLoader:
         order: which samples make up which batch.
         workers: processes that read; 0: this one.
 
-    Limits: one iteration at a time (UserError).
+    Limits: one iteration at a time (UserError). A picture that cannot be read is named (UserError).
     """
 
     def __init__(self, dataset: Dataset[Any], order: BatchOrder, workers: int = 0) -> None:
@@ -70,6 +71,7 @@ class TorchLoader:
             batch_sampler=self._epoch,
             num_workers=workers,
             persistent_workers=workers > 0,
+            collate_fn=_collate,
             # its own: to make an iterator must not draw from the random numbers of the training
             generator=torch.Generator(),
         )
@@ -82,6 +84,8 @@ class TorchLoader:
         iteration, batches = self.batch_sampler.begin()
         self._epoch.batches = ([(epoch, index) for index in batch] for batch in batches)
         for batch in self._loader:
+            if isinstance(batch, UserError):
+                raise batch
             self.batch_sampler.hand_out(iteration)
             yield batch
 
@@ -103,7 +107,12 @@ class _Epoch:
         return self.batches
 
 
-class _Pictures(Dataset[tuple[Tensor, Any]]):
+def _collate(samples: list[Any]) -> Any:
+    """A batch, or the first error: raised in a worker, torch would wrap its sentence into a traceback."""
+    return next((sample for sample in samples if isinstance(sample, UserError)), None) or default_collate(samples)
+
+
+class _Pictures(Dataset[Any]):
     def __init__(
         self,
         folder: ClassFolder,
@@ -121,22 +130,29 @@ class _Pictures(Dataset[tuple[Tensor, Any]]):
     def __len__(self) -> int:
         return len(self._folder)
 
-    def __getitem__(self, item: tuple[int, int]) -> tuple[Tensor, np.int64]:
+    def __getitem__(self, item: tuple[int, int]) -> tuple[Tensor, np.int64] | UserError:
         from torchvision.transforms.v2 import functional
 
         epoch, index = item
         numbers = AUGMENTS[self._augment] if self._training else 0
         uniform = augmentation([index], numbers, self._seed, epoch)[0] if numbers else None
+        pixels = self._read(index)
+        if isinstance(pixels, UserError):
+            return pixels
         change = photo if self._augment == "crop_flip" else small_picture
-        picture = functional.to_dtype(change(self._read(index), self._size, uniform), torch.float32, scale=True)
+        picture = functional.to_dtype(change(pixels, self._size, uniform), torch.float32, scale=True)
         return functional.normalize(picture, self._mean, self._std), self._folder.labels[index]
 
-    def _read(self, index: int) -> Tensor:
+    def _read(self, index: int) -> Tensor | UserError:
         from PIL import Image
         from torchvision.transforms.v2 import functional
 
-        with Image.open(self._folder.paths[index]) as picture:
-            pixels: Tensor = functional.pil_to_tensor(picture.convert("L" if len(self._mean) == 1 else "RGB"))
+        try:
+            with Image.open(self._folder.paths[index]) as picture:
+                pixels: Tensor = functional.pil_to_tensor(picture.convert("L" if len(self._mean) == 1 else "RGB"))
+        # OSError: also an unknown kind; SyntaxError: a broken PNG
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            return unreadable(self._folder.name(index), reason_of_pil(error))
         return pixels
 
 
