@@ -60,5 +60,9 @@ class ClassFolder:
     def __len__(self) -> int:
         return len(self.paths)
 
+    def name(self, index: int) -> str:
+        """The picture's path: what an error about it names."""
+        return self.paths[index]
+
     def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         return np.frombuffer(os.fsencode(self.paths[index]), dtype=np.uint8), np.asarray(self.labels[index])

@@ -2,16 +2,30 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
 
+from lightning_fastnet.data.augment import AUGMENTS
 from lightning_fastnet.data.class_folder import ClassFolder
+from lightning_fastnet.data.order import BatchOrder
 from lightning_fastnet.errors import UserError, require_lightning_trainer
+
+
+class Loader(Protocol):
+    """What a data module gives the Trainer: batches of one epoch after another, which a checkpoint can stop and resume."""
+
+    batch_sampler: BatchOrder
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def state_dict(self) -> dict[str, int | str]: ...
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
 
 class FolderDataModule(LightningDataModule):
@@ -27,9 +41,10 @@ class FolderDataModule(LightningDataModule):
         mean, std: of pixels in 0 to 1, one a channel.
         batch_size_per_device: pictures of a batch on one rank.
         sampling: of the training set: ``"shuffle"`` or ``"fixed_cycle"`` (the same batches every epoch).
-        jitter: turn, scale and shift training pictures a little.
+        augment: ``"crop_flip"`` for photos: a random window to train, flipped half of the time, the centre to evaluate; ``"jitter"`` for
+            small pictures, resized whole to the square: to train turned, scaled and shifted a little; ``"none"``: the same without.
         num_threads: workers a rank; None: the cores of the machine divided by its ranks.
-        seed: of order and jitter.
+        seed: of order and augmentation.
         prepare: makes the data where ``root`` is None, and returns the folder; called again it only says where it is.
 
     Raises:
@@ -46,7 +61,7 @@ class FolderDataModule(LightningDataModule):
         std: Sequence[float] = (0.229, 0.224, 0.225),
         batch_size_per_device: int = 64,
         sampling: str = "shuffle",
-        jitter: bool = False,
+        augment: str = "crop_flip",
         num_threads: int | None = None,
         seed: int = 0,
         prepare: Callable[[], Path] | None = None,
@@ -58,6 +73,8 @@ class FolderDataModule(LightningDataModule):
             )
         if sampling not in ("shuffle", "fixed_cycle"):
             raise UserError(f"sampling={sampling!r} is unknown: choose shuffle or fixed_cycle.")
+        if augment not in AUGMENTS:
+            raise UserError(f"augment={augment!r} is unknown: choose one of {', '.join(AUGMENTS)}.")
         if root is None and prepare is None:
             raise UserError("root is not given: name a folder that holds train/ and val/ with one subfolder of pictures a class.")
         for name, size in (("image_size", image_size), ("batch_size_per_device", batch_size_per_device)):
@@ -67,10 +84,12 @@ class FolderDataModule(LightningDataModule):
         self.image_size, self.channels = image_size, channels
         self.mean, self.std = tuple(mean), tuple(std)
         self.batch_size_per_device = batch_size_per_device
-        self.sampling, self.jitter, self.seed = sampling, jitter, seed
+        self.sampling, self.augment, self.seed = sampling, augment, seed
         self.num_threads = num_threads
         self._prepare = prepare
         self._folders: dict[str, ClassFolder] = {}
+        self._train_loader: Loader | None = None
+        self._resumed: dict[str, Any] = {}
 
     @property
     def trainer(self) -> Trainer | None:
@@ -100,17 +119,30 @@ class FolderDataModule(LightningDataModule):
         """On one rank a machine, before the others look."""
         _ = self.root
 
-    def train_dataloader(self) -> Iterable[Any]:
-        return self.loader(self._folder("train"), training=True)
+    def train_dataloader(self) -> Loader:
+        self._train_loader = loader = self.loader(self._folder("train"), training=True)
+        if self._resumed:
+            loader.load_state_dict(self._resumed)
+            self._resumed = {}  # a loader that Lightning makes later in the run begins an epoch
+        return loader
 
-    def val_dataloader(self) -> Iterable[Any]:
+    def val_dataloader(self) -> Loader:
         return self.loader(self._folder("val"), training=False)
 
-    def test_dataloader(self) -> Iterable[Any]:
+    def test_dataloader(self) -> Loader:
         return self.loader(self._folder("test" if (self.root / "test").is_dir() else "val"), training=False)
 
+    def state_dict(self) -> dict[str, Any]:
+        """The training loader's position. Lightning stores its own copy, but loses it where a module asks for the run's length early."""
+        return {} if self._train_loader is None else dict(self._train_loader.state_dict())
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keeps the position for the training loader that is made next; Lightning calls this before it asks for one."""
+        if self.trainer is None or self.trainer.state.fn == TrainerFn.FITTING:  # a test of the checkpoint resumes nothing
+            self._resumed = dict(state_dict)
+
     @abstractmethod
-    def loader(self, folder: ClassFolder, *, training: bool) -> Iterable[Any]:
+    def loader(self, folder: ClassFolder, *, training: bool) -> Loader:
         """Batches ``(pictures, labels)`` of this rank."""
 
     def _folder(self, split: str) -> ClassFolder:
@@ -153,10 +185,10 @@ class DALIDataModule(FolderDataModule):
             raise UserError(f"device={device!r} is unknown: choose auto, gpu or cpu.")
         self.device = device
 
-    def loader(self, folder: ClassFolder, *, training: bool) -> Iterable[Any]:
+    def loader(self, folder: ClassFolder, *, training: bool) -> Loader:
         try:
             from lightning_fastnet.data.loader import DALILoader
-            from lightning_fastnet.data.pipelines import JITTER_NUMBERS, small_pictures
+            from lightning_fastnet.data.pipelines import photos, small_pictures
         except ModuleNotFoundError as error:
             raise UserError(
                 "DALI is not installed: pip install 'lightning-fastnet[train]' on Linux; elsewhere use "
@@ -164,13 +196,18 @@ class DALIDataModule(FolderDataModule):
             ) from error
         gpu = self._on_gpu()
         graph = partial(
-            small_pictures, image_size=self.image_size, channels=self.channels, mean=self.mean, std=self.std, gpu=gpu is not None
+            photos if self.augment == "crop_flip" else small_pictures,
+            image_size=self.image_size,
+            channels=self.channels,
+            mean=self.mean,
+            std=self.std,
+            gpu=gpu is not None,
         )
         return DALILoader(
             graph,
             self.batch_size_per_device,
             samples=folder,
-            augment=JITTER_NUMBERS if training and self.jitter else 0,
+            augment=AUGMENTS[self.augment] if training else 0,
             device_id=gpu,
             num_threads=self._threads,
             **self._order(training),

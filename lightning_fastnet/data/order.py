@@ -7,7 +7,8 @@
     evaluation,"exact" rank 0 takes s0 s2 s4 s6 s8, rank 1 takes s1 s3 s5 s7 s9: every sample once
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,9 @@ class BatchOrder:
     Iterating gives one epoch: lists of sample numbers. ``set_epoch`` is what Lightning (and torch's samplers) call it; a
     ``DataLoader`` takes this object as its ``batch_sampler``.
 
+    It also keeps how far the epoch under way got. A loader reads ahead, so only the loader knows which batches the training loop
+    has: it takes the epoch with :meth:`begin` and says :meth:`hand_out` for each batch.
+
     Args:
         num_samples: samples of the data set, on all ranks together.
         batch_size: samples of a batch on one rank.
@@ -89,6 +93,9 @@ class BatchOrder:
         self.rank, self.world_size = rank, world_size
         self.sampling, self.last, self.seed = sampling, last, seed
         self.epoch = 0
+        self._position = (0, 0)  # epoch, batches of it handed out
+        self._resume_at: tuple[int, int] | None = None
+        self._iteration = 0
 
     @property
     def sampler(self) -> "BatchOrder":
@@ -107,12 +114,78 @@ class BatchOrder:
         return -(-own // self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        order = epoch_order(self.num_samples, self.sampling, self.seed, self.epoch)
+        # a generator: Lightning makes iterators before it sets the epoch and loads a state, so nothing is decided before the first next()
+        yield from self.begin()[1]
+
+    def begin(self) -> tuple[int, Iterator[list[int]]]:
+        """Begins the chosen epoch, at the loaded position if that lies in this epoch: the iteration's number, and its batches."""
+        first = 0
+        if self._resume_at is not None and self._resume_at[0] == self.epoch:
+            first, self._resume_at = self._resume_at[1], None
+        self._position = (self.epoch, first)
+        self._iteration += 1
+        return self._iteration, self._batches(self.epoch, first)
+
+    def hand_out(self, iteration: int) -> None:
+        """Counts a batch that goes to the training loop.
+
+        Raises:
+            UserError: another iteration has begun since: two at once would take each other's batches.
+        """
+        self.check(iteration)
+        epoch, batches = self._position
+        self._position = (epoch, batches + 1)
+
+    def check(self, iteration: int) -> None:
+        """Refuses an iteration that another one has followed (UserError)."""
+        if iteration != self._iteration:
+            raise UserError("This loader was iterated anew before its last iteration was over: make one loader for each loop.")
+
+    def state_dict(self) -> dict[str, int | str]:
+        """The epoch begun last, how many of its batches were handed out, and what they depend on: the same on every rank in training."""
+        epoch, batches = self._position
+        return {"epoch": epoch, "batches": batches, **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Lets the next iteration of the state's epoch begin after the batches that were handed out; any other epoch begins at 0.
+
+        The number of ranks may differ as long as the global batch is the same.
+
+        Raises:
+            UserError: the state is of amid an epoch, and its batches are others than this order's.
+        """
+        own = self._identity()
+        lacking = [name for name in ("epoch", "batches", *own) if name not in state]
+        if lacking:
+            raise UserError(
+                f"The checkpoint's data position lacks {lacking[0]!r}: another loader saved it, resume from another checkpoint."
+            )
+        epoch, batches = int(state["epoch"]), int(state["batches"])
+        if 0 < batches < int(state["num_samples"]) // int(state["global_batch_size"]):
+            for name, value in own.items():
+                if state[name] != value:
+                    raise UserError(
+                        f"The checkpoint was saved amid an epoch with {name}={state[name]}, this run has {value}: set it back, or resume "
+                        "from a checkpoint of an epoch's end."
+                    )
+        self._position = (epoch, batches)
+        self._resume_at = (epoch, batches) if 0 < batches < len(self) else None
+
+    def _identity(self) -> dict[str, int | str]:
+        return {
+            "global_batch_size": self.batch_size * self.world_size,
+            "num_samples": self.num_samples,
+            "seed": self.seed,
+            "sampling": self.sampling,
+        }
+
+    def _batches(self, epoch: int, first_batch: int) -> Iterator[list[int]]:
+        order = epoch_order(self.num_samples, self.sampling, self.seed, epoch)
         if self.last == "exact":
             order = order[self.rank :: self.world_size]
             first, stride = 0, self.batch_size
         else:
             first, stride = self.rank * self.batch_size, self.batch_size * self.world_size
-        for batch in range(len(self)):
+        for batch in range(first_batch, len(self)):
             start = first + batch * stride
             yield order[start : start + self.batch_size].tolist()

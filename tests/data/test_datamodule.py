@@ -93,7 +93,9 @@ def val_batches() -> list[list[int]]:
 
 def module_of(root: Path, **settings: Any) -> DALIDataModule:
     return DALIDataModule(
-        root, **{"image_size": 8, "channels": 1, "mean": [0.0], "std": [1.0], "batch_size_per_device": 8, "num_threads": 1} | settings
+        root,
+        **{"image_size": 8, "channels": 1, "mean": [0.0], "std": [1.0], "batch_size_per_device": 8, "num_threads": 1, "augment": "none"}
+        | settings,
     )
 
 
@@ -156,7 +158,7 @@ def test_testing_takes_the_test_folder_if_there_is_one_else_val(root, with_test_
 
 
 def test_only_training_pictures_are_jittered(root):
-    module = module_of(root, jitter=True)
+    module = module_of(root, augment="jitter")
     module.trainer = trainer_of()
     levels = {split: [set(picture.flatten().tolist()) for picture in pictures_of(module, split)] for split in ("train", "val")}
     assert any(len(of_picture) > 1 for of_picture in levels["train"])  # black came in from outside
@@ -274,6 +276,7 @@ def test_decoding_on_a_gpu_needs_a_trainer_with_one(root):
         ({"device": "tpu"}, "device='tpu' is unknown: choose auto, gpu or cpu"),
         ({"sampling": "sequential"}, "sampling='sequential' is unknown: choose shuffle or fixed_cycle"),
         ({"channels": 4, "mean": [0.0] * 4, "std": [1.0] * 4}, "channels=4 .*: give 1 or 3 channels"),
+        ({"augment": "flip"}, "augment='flip' is unknown: choose one of crop_flip, jitter, none"),
         ({"channels": 3}, "channels=3 with 1 means and 1 deviations: give 1 or 3 channels and one of each a channel"),
         ({"std": [1.0, 1.0]}, "channels=1 with 1 means and 2 deviations"),
     ],

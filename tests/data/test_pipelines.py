@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 from torchvision.transforms import v2
 
+from lightning_fastnet.data.augment import JITTER_NUMBERS
 from lightning_fastnet.data.class_folder import ClassFolder
 
 pytest.importorskip("nvidia.dali")
 
 from lightning_fastnet.data.loader import DALILoader
-from lightning_fastnet.data.pipelines import JITTER_NUMBERS, small_pictures
+from lightning_fastnet.data.pipelines import small_pictures
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,15 @@ def root(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def module_of(kind: type[FolderDataModule], root: Path, **settings: Any) -> FolderDataModule:
-    defaults = {"image_size": 28, "channels": 1, "mean": [0.1307], "std": [0.3081], "batch_size_per_device": 16, "num_threads": 1}
+    defaults = {
+        "image_size": 28,
+        "channels": 1,
+        "mean": [0.1307],
+        "std": [0.3081],
+        "batch_size_per_device": 16,
+        "num_threads": 1,
+        "augment": "none",
+    }
     return kind(root, **defaults | settings)
 
 
@@ -115,11 +123,12 @@ def test_a_fit_sees_each_epochs_order_and_every_val_picture_once(root):
     assert recorder.seen["validate"] == [[part.tolist() for part in np.split(val, [16, 32, 48])]] * 2
 
 
-def picture_of(root: Path, *, jitter: bool, training: bool = True) -> Tensor:
-    """One picture of ``root``, read by the data set behind the loader, in this process."""
-    module = module_of(TorchDataModule, root, jitter=jitter, batch_size_per_device=1, mean=[0.0], std=[1.0])
-    module.trainer = Trainer(accelerator="cpu", devices=1, **QUIET)
-    return module.loader(ClassFolder.read(root / "train"), training=training).dataset[0][0]
+def picture_of(root: Path, *, augment: str, training: bool = True, epoch: int = 0) -> Tensor:
+    """The first picture of ``root`` in an epoch."""
+    module = module_of(TorchDataModule, root, augment=augment, sampling="fixed_cycle", batch_size_per_device=1, num_threads=None)
+    loader = module.loader(ClassFolder.read(root / "train"), training=training)
+    loader.batch_sampler.set_epoch(epoch)
+    return next(iter(loader))[0][0] * 0.3081 + 0.1307
 
 
 def test_jitter_keeps_within_the_dali_modules_limits(tmp_path):
@@ -129,23 +138,49 @@ def test_jitter_keeps_within_the_dali_modules_limits(tmp_path):
     Image.fromarray(bar).save(tmp_path / "train" / "a" / "0.png")
     shifts, turns, areas = [], [], []
     x, y = torch.meshgrid(torch.arange(28.0), torch.arange(28.0), indexing="xy")
-    for _ in range(100):
-        share = picture_of(tmp_path, jitter=True)[0]
+    for epoch in range(100):
+        share = picture_of(tmp_path, augment="jitter", epoch=epoch)[0]
         areas.append(float(share.sum()) / 40)
         share /= share.sum()
         right, down = x - (share * x).sum(), y - (share * y).sum()
         shifts += [abs(13.5 - float((share * x).sum())), abs(13.5 - float((share * y).sum()))]
         skew, spread = (share * right * down).sum(), (share * (right**2 - down**2)).sum()
         turns.append(abs(float(torch.rad2deg(torch.atan2(2 * skew, spread)) / 2)))
-    assert 1.5 < max(shifts) < 2.1  # pixels
+    assert 1.5 < max(shifts) < 2.3  # pixels: 2, of a picture that may be a tenth smaller
     assert 9 < max(turns) < 10.5  # degrees
     assert 0.75 < min(areas) < 0.9 < 1.1 < max(areas) < 1.3  # 0.9 squared to 1.1 squared
 
 
 def test_jitter_is_for_training_alone(root):
-    plain = picture_of(root, jitter=False)
-    assert not torch.equal(picture_of(root, jitter=True), plain)
-    assert torch.equal(picture_of(root, jitter=True, training=False), plain)
+    plain = picture_of(root, augment="none")
+    assert not torch.equal(picture_of(root, augment="jitter"), plain)
+    module = module_of(TorchDataModule, root, augment="jitter"), module_of(TorchDataModule, root, augment="none")
+    for (one, _), (other, _) in zip(*(each.val_dataloader() for each in module), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_jitter_moves_every_picture_as_the_dali_module_does_in_every_epoch(root, workers):
+    pytest.importorskip("nvidia.dali")
+    settings = {"augment": "jitter", "seed": 3, "mean": [0.0], "std": [1.0]}
+    ours = module_of(TorchDataModule, root, num_threads=workers, **settings).train_dataloader()
+    dali = module_of(DALIDataModule, root, **settings).train_dataloader()
+    for epoch in (0, 2):
+        for loader in (ours, dali):
+            loader.batch_sampler.set_epoch(epoch)
+        for (pictures, _), (dali_pictures, _) in zip(ours, dali, strict=True):
+            error = 255 * (pictures - dali_pictures).abs()
+            assert error.max() < 1.01  # both round to whole levels
+            assert error.mean() < 0.1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_reading_draws_nothing_from_the_trainings_random_numbers(root, workers):
+    before = torch.get_rng_state()
+    module = module_of(TorchDataModule, root, augment="jitter", num_threads=workers)
+    for loader in (module.train_dataloader(), module.val_dataloader()):
+        assert len(list(loader)) == len(loader)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_there_is_no_gpu_to_decode_on(root):
