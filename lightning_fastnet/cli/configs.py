@@ -22,6 +22,12 @@ def recipe_names() -> list[str]:
     return sorted(file.stem for file in shipped("recipes").glob("*.yaml"))
 
 
+def group_choices() -> dict[str, list[str]]:
+    """The groups in ``conf/`` and the names that each can be set to."""
+    folders = sorted(folder for folder in shipped("conf").iterdir() if folder.is_dir())
+    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
+
+
 def register() -> None:
     """Makes the recipes Hydra's group ``recipe`` and defines the ``fastnet.*`` interpolations that conf/ uses."""
     store = ConfigStore.instance()

@@ -11,6 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from lightning_fastnet.cli import STARTED
 from lightning_fastnet.cli.configs import PROGRAM, register, shipped
+from lightning_fastnet.cli.help import answer
 from lightning_fastnet.cli.sentences import sentence
 from lightning_fastnet.cli.settle import settle
 from lightning_fastnet.errors import UserError
@@ -47,6 +48,9 @@ def train(config: DictConfig) -> None:
 
 def main() -> None:
     """Entry point. Bad input ends with one sentence and exit status 2, a run that fails with its first error and 1."""
+    if (text := answer(sys.argv[1:])) is not None:
+        print(text)
+        return
     os.environ["FASTNET_STARTED"] = str(STARTED)  # for the ranks
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printer
     register()
