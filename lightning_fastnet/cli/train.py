@@ -10,10 +10,12 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from lightning_fastnet.cli import STARTED
+from lightning_fastnet.cli.arguments import check_arguments
 from lightning_fastnet.cli.configs import PROGRAM, register, shipped
 from lightning_fastnet.cli.help import answer
 from lightning_fastnet.cli.sentences import sentence
 from lightning_fastnet.cli.settle import settle
+from lightning_fastnet.cli.value_types import check_values
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.devices import cpu_threads
 from lightning_fastnet.launch.local_ranks import RankFailedError, run_local_ranks
@@ -24,6 +26,7 @@ from lightning_fastnet.launch.run_folder import job_id, new_run_folder
 def train(config: DictConfig) -> None:
     """Runs one composed config: here, on ranks of this machine that it starts, or as the rank that torchrun or srun made of us."""
     place = outside_rank()
+    check_values(config)
     settle(config, place)
 
     def decide() -> str:
@@ -64,6 +67,7 @@ def main() -> None:
 
     command = hydra.main(version_base="1.3", config_path=str(shipped("conf")), config_name="train")(task)
     try:
+        check_arguments(sys.argv[1:])
         command()
         if failed:
             raise failed[0]
