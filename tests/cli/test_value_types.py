@@ -24,10 +24,13 @@ def pair(*overrides: str, folder: Path | None = None) -> tuple[DictConfig, DictC
         return config, unchanged_config(config.hydra.runtime.choices, path)
 
 
-def check(*overrides: str, folder: Path | None = None) -> None:
-    config, default = pair(*overrides, folder=folder)
+def check_both(config: DictConfig, default: DictConfig) -> None:
     check_types(config, default)
     check_numbers(config)
+
+
+def check(*overrides: str, folder: Path | None = None) -> None:
+    check_both(*pair(*overrides, folder=folder))
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +104,13 @@ WRONG = {
 def test_refused(plain: tuple[DictConfig, DictConfig], override: str, words: str) -> None:
     """A plain value is set in a copy of one composed config, which takes a fraction of composing it again."""
     (parsed,) = OverridesParser.create().parse_overrides([override])
-    config, default = (copy.deepcopy(plain[0]), plain[1]) if not (parsed.is_delete() or parsed.is_add()) else pair(override)
-    if not (parsed.is_delete() or parsed.is_add()):
+    if parsed.is_delete() or parsed.is_add():
+        config, default = pair(override)
+    else:
+        config, default = copy.deepcopy(plain[0]), plain[1]
         OmegaConf.update(config, parsed.key_or_group, parsed.value(), merge=False)
     with pytest.raises(UserError) as caught:
-        check_types(config, default)
-        check_numbers(config)
+        check_both(config, default)
     assert str(caught.value).startswith(words)
     assert str(caught.value).endswith(".")
 
