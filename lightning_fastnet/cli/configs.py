@@ -29,9 +29,14 @@ def group_choices() -> dict[str, list[str]]:
 
 
 def register() -> None:
-    """Makes the recipes Hydra's group ``recipe`` and defines the ``fastnet.*`` interpolations that conf/ uses."""
+    """Makes the recipes Hydra's group ``recipe``, and :func:`register_resolvers`: what our own commands need."""
     store = ConfigStore.instance()
     for name in recipe_names():
         node = OmegaConf.load(shipped("recipes") / f"{name}.yaml")
         store.store(group="recipe", name=name, node=node, package="_global_", provider="lightning_fastnet")
+    register_resolvers()
+
+
+def register_resolvers() -> None:
+    """Defines the ``fastnet.*`` interpolations that ``conf/`` uses."""
     OmegaConf.register_new_resolver("fastnet.device_type", lambda accelerator: "cuda" if accelerator == "gpu" else "cpu", replace=True)
