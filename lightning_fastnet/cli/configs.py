@@ -23,11 +23,22 @@ def recipe_names() -> list[str]:
     return sorted(file.stem for file in shipped("recipes").glob("*.yaml"))
 
 
+def group_choices() -> dict[str, list[str]]:
+    """The groups in ``conf/`` and the names that each can be set to."""
+    folders = sorted(folder for folder in shipped("conf").iterdir() if folder.is_dir())
+    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
+
+
 def register() -> None:
-    """Makes the recipes Hydra's group ``recipe`` and defines the ``fastnet.*`` interpolations that conf/ uses."""
+    """Makes the recipes Hydra's group ``recipe``, and :func:`register_resolvers`: what our own commands need."""
     store = ConfigStore.instance()
     for name in recipe_names():
         node = OmegaConf.load(shipped("recipes") / f"{name}.yaml")
         store.store(group="recipe", name=name, node=node, package="_global_", provider="lightning_fastnet")
+    register_resolvers()
+
+
+def register_resolvers() -> None:
+    """Defines the ``fastnet.*`` interpolations that ``conf/`` uses."""
     OmegaConf.register_new_resolver("fastnet.device_type", lambda accelerator: "cuda" if accelerator == "gpu" else "cpu", replace=True)
     OmegaConf.register_new_resolver("fastnet.stamp", stamp, use_cache=True, replace=True)

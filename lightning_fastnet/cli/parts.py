@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint, ProgressBar
 from omegaconf import DictConfig
 from typing_extensions import override
 
+from lightning_fastnet.cli.sentences import instantiation_sentence
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.checkpoint_io import WholeFileCheckpointIO
 from lightning_fastnet.launch.checkpoints import check_fits, read_checkpoint, relocate
@@ -101,6 +102,4 @@ def _make(node: DictConfig, **arguments: Any) -> Any:
     try:
         return instantiate(node, **arguments, _convert_="all")
     except InstantiationException as error:
-        if isinstance(error.__cause__, UserError):  # the sentence without Hydra's wrapping
-            raise error.__cause__ from None
-        raise
+        raise UserError(instantiation_sentence(error)) from error

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
@@ -14,12 +15,15 @@ _NOT_REMEMBERED = ("task", "resume", "ckpt", "outputs", "run_dir")  # of this ca
 TASKS = ("fit", "validate", "test", "predict")
 
 
-def recall(config: DictConfig, overrides: list[str]) -> DictConfig:
+def recall(config: DictConfig, overrides: list[str]) -> tuple[DictConfig, dict[str, Any]]:
     """The config to run: this line's, or that of the run it names with this line's changes.
 
     Args:
         config: composed from the line.
         overrides: the line's ``key=value`` and the like.
+
+    Returns:
+        The config, and which file it chose of each group.
 
     Raises:
         UserError: a folder that is not that of a run, or words that do not go together.
@@ -34,9 +38,9 @@ def recall(config: DictConfig, overrides: list[str]) -> DictConfig:
         raise UserError(f"resume= is for training, not for task={config.task}: leave it out.")
     run = named_run(config)
     if run is not None:
-        config = _recompose(config, saved_config(run), overrides)
-    config.overrides = _merged(list(config.overrides), overrides)
-    return config
+        return _recompose(config, saved_config(run), overrides)
+    config.overrides = _merged([], overrides)
+    return config, dict(HydraConfig.get().runtime.choices)
 
 
 def named_run(config: DictConfig) -> Path | None:
@@ -55,8 +59,10 @@ def named_run(config: DictConfig) -> Path | None:
     return run
 
 
-def _recompose(config: DictConfig, saved: dict[str, Any], overrides: list[str]) -> DictConfig:
+def _recompose(config: DictConfig, saved: dict[str, Any], overrides: list[str]) -> tuple[DictConfig, dict[str, Any]]:
     merged = _merged([str(override) for override in saved.get("overrides") or []], overrides)
+    whole = compose("train", merged, return_hydra_config=True)
+    choices = dict(whole.hydra.runtime.choices)
     recalled = compose("train", merged)
     given = _by_key(overrides)
     for key in _NOT_REMEMBERED:
@@ -67,7 +73,7 @@ def _recompose(config: DictConfig, saved: dict[str, Any], overrides: list[str]) 
     if root is not None and "data.root" not in given and "data" not in given:
         recalled.data.root = root
     recalled.overrides = merged
-    return recalled
+    return recalled, choices
 
 
 def _merged(first: list[str], then: list[str]) -> list[str]:

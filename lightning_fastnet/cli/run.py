@@ -12,6 +12,7 @@ from lightning_fastnet.cli.begin import Beginning, begin
 from lightning_fastnet.cli.configs import PROGRAM
 from lightning_fastnet.cli.recall import recall
 from lightning_fastnet.cli.settle import settle
+from lightning_fastnet.cli.value_types import check_values
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.devices import cpu_threads
 from lightning_fastnet.launch.local_ranks import run_local_ranks
@@ -41,7 +42,8 @@ def run(config: DictConfig, overrides: list[str], folder: Path | None = None) ->
         UserError, RankFailedError: it failed.
     """
     place = outside_rank()
-    config = recall(config, overrides)
+    config, choices = recall(config, overrides)
+    check_values(config, choices)
     settle(config, place)
 
     def decide() -> str:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from lightning_fastnet.cli.numbers import check_numbers
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.devices import resolve_devices
 from lightning_fastnet.launch.outside import OutsideRank
@@ -20,9 +21,10 @@ def settle(config: DictConfig, place: OutsideRank | None) -> None:
     """
     for group in _NEEDED:
         if not config.get(group):
-            raise UserError(f"A run needs a {group}, and it was left out: exchange it with {group}=NAME instead.")
-    _check_numbers(config)
-    _check_data(config)
+            article = "an" if group[0] in "aeiou" else "a"
+            raise UserError(f"A run needs {article} {group}, and it was left out: exchange it with {group}=NAME instead.")
+    check_numbers(config)
+    _check_places(config)
     trainer = config.trainer
     if place is None:
         if trainer.num_nodes != 1:
@@ -45,36 +47,19 @@ def settle(config: DictConfig, place: OutsideRank | None) -> None:
 
 
 _NEEDED = ("trainer", "strategy", "precision", "optimizer", "data", "model")
-_WHOLE = {  # key: the least that makes sense
-    "seed": 0,
-    "global_batch_size": 1,
-    "data.batch_size_per_device": 1,
-    "data.num_threads": 1,
-    "trainer.max_epochs": 1,
-    "trainer.num_nodes": 1,
-    "trainer.accumulate_grad_batches": 1,
-}
-_NUMBERS = ("target", "optimizer.lr", "optimizer.momentum", "optimizer.weight_decay", "optimizer.warmup_epochs")
-_LARGEST_SEED = 2**32 - 1  # numpy's
 
 
-def _check_numbers(config: DictConfig) -> None:
-    for key, least in _WHOLE.items():
-        value = OmegaConf.select(config, key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise UserError(f"{key}={value} must be a whole number of at least {least}.")
-    if config.seed > _LARGEST_SEED:
-        raise UserError(f"seed={config.seed} must be at most {_LARGEST_SEED}.")
-    for key in _NUMBERS:
-        value = OmegaConf.select(config, key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise UserError(f"{key}={value} must be a number.")
-
-
-def _check_data(config: DictConfig) -> None:
+def _check_places(config: DictConfig) -> None:
     root = config.data.get("root")
-    if root is not None and not Path(root).is_dir():
-        raise UserError(f"data.root={root} does not exist: give a folder with train/ and val/ in it.")
+    if root is not None:
+        config.data.root = str(Path(str(root)).absolute())  # a folder named 2026 comes as a number
+        if not Path(config.data.root).is_dir():
+            raise UserError(f"data.root={root} does not exist: give a folder with train/ and val/ in it.")
+    for key, example in (("outputs", "outputs=FOLDER"), ("recipe_name", "recipe_name=NAME")):
+        if key in config:
+            if config[key] in (None, ""):
+                raise UserError(f"{key} is empty, and it names the run's folder: give {example}.")
+            config[key] = str(config[key])
 
 
 def _share_batch(config: DictConfig, ranks: int) -> None:

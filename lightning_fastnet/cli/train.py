@@ -14,7 +14,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from lightning_fastnet.cli import STARTED
+from lightning_fastnet.cli.arguments import check_arguments
 from lightning_fastnet.cli.configs import PROGRAM, register, shipped
+from lightning_fastnet.cli.help import answer
 from lightning_fastnet.cli.run import Interrupted, run
 from lightning_fastnet.cli.sentences import sentence
 from lightning_fastnet.cli.sweep import Sweep
@@ -25,6 +27,9 @@ from lightning_fastnet.launch.outside import outside_rank
 
 def main() -> None:
     """Entry point. Bad input ends with one sentence and exit status 2, a run or a sweep's job that fails with its first error and 1."""
+    if (text := answer(sys.argv[1:])) is not None:
+        print(text)
+        return
     os.environ["FASTNET_STARTED"] = str(STARTED)  # for the ranks
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printer
     register()
@@ -46,6 +51,7 @@ def main() -> None:
 
     command = hydra.main(version_base="1.3", config_path=str(shipped("conf")), config_name="train")(task)
     try:
+        check_arguments(sys.argv[1:])
         _refuse_sweep_from_outside(sys.argv[1:])
         command()
         if failed:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from lightning_fastnet.errors import UserError
 
+CPU_RANKS_A_CORE = 8  # more only wait for each other; a number of ranks this high is a slip of the keyboard
 CPU_RANKS = 2  # without a GPU: enough to be a real data-parallel run, few enough for a laptop
 
 
@@ -24,7 +25,7 @@ def resolve_devices(accelerator: str, devices: int | str) -> Devices:
         devices: ranks, or ``"auto"``: every GPU, or two ranks on a CPU (one where there is a single core).
 
     Raises:
-        UserError: more GPUs than there are, or a number that is none.
+        UserError: more GPUs than there are, far more ranks than CPU cores, or a number that is none.
     """
     if accelerator not in ("auto", "gpu", "cuda", "cpu"):
         raise UserError(f"trainer.accelerator={accelerator} is unknown here: choose auto, gpu or cpu.")
@@ -33,11 +34,14 @@ def resolve_devices(accelerator: str, devices: int | str) -> Devices:
         raise UserError("trainer.accelerator=gpu, but torch sees no GPU on this machine: use trainer.accelerator=cpu.")
     kind = "gpu" if gpus else "cpu"
     if devices == "auto":
-        return Devices(kind, gpus or min(CPU_RANKS, os.cpu_count() or 1))
+        return Devices(kind, gpus or min(CPU_RANKS, cores()))
     if not isinstance(devices, int) or isinstance(devices, bool) or devices < 1:
         raise UserError(f"trainer.devices={devices} must be auto or a number of ranks of at least 1.")
     if gpus and devices > gpus:
         raise UserError(f"trainer.devices={devices}, but this machine has {gpus} GPUs: ask for at most {gpus}, or trainer.accelerator=cpu.")
+    most = CPU_RANKS_A_CORE * cores()
+    if kind == "cpu" and devices > most:
+        raise UserError(f"trainer.devices={devices} is more than the {cores()} CPU cores here can carry: ask for at most {most}.")
     return Devices(kind, devices)
 
 
@@ -47,6 +51,13 @@ def _gpu_count() -> int:
     return torch.cuda.device_count()
 
 
+def cores() -> int:
+    """CPU cores that this process may use: a container or a job often has fewer than the machine."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def cpu_threads(ranks: int) -> int:
-    """Threads for one of ``ranks`` processes on this machine, so that together they fill its cores once."""
-    return max(1, (os.cpu_count() or 1) // ranks)
+    """Threads for one of ``ranks`` processes on this machine, so that together they fill the cores once."""
+    return max(1, cores() // ranks)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from lightning_fastnet.errors import UserError
+
 AGREE_TIMEOUT = timedelta(minutes=5)  # ranks of a large job reach this line minutes apart: imports from one file system
 
 
@@ -22,14 +24,34 @@ class OutsideRank:
 
 
 def outside_rank(environ: Mapping[str, str] = os.environ) -> OutsideRank | None:
-    """Reads torchrun's or srun's environment; None: nobody started us as one rank of many."""
+    """Reads torchrun's or srun's environment; None: nobody started us as one rank of many.
+
+    Raises:
+        UserError: one of the variables holds what no launcher writes.
+    """
     if {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= environ.keys():
-        return OutsideRank(int(environ["RANK"]), int(environ["WORLD_SIZE"]), int(environ["LOCAL_WORLD_SIZE"]))
+        _whole(environ, "MASTER_PORT", 1, 65535)
+        world_size = _whole(environ, "WORLD_SIZE", 1)
+        return OutsideRank(_whole(environ, "RANK", 0, world_size - 1), world_size, _whole(environ, "LOCAL_WORLD_SIZE", 1, world_size))
     # SLURM_STEP_ID: inside srun, not merely in the batch script or an interactive shell of an allocation
     if "SLURM_STEP_ID" in environ and "SLURM_PROCID" in environ and environ.get("SLURM_STEP_NUM_TASKS", "1") != "1":
-        world_size = int(environ["SLURM_STEP_NUM_TASKS"])
-        return OutsideRank(int(environ["SLURM_PROCID"]), world_size, world_size // int(environ.get("SLURM_STEP_NUM_NODES", "1")))
+        world_size = _whole(environ, "SLURM_STEP_NUM_TASKS", 1)
+        nodes = _whole(environ, "SLURM_STEP_NUM_NODES", 1, world_size) if "SLURM_STEP_NUM_NODES" in environ else 1
+        return OutsideRank(_whole(environ, "SLURM_PROCID", 0, world_size - 1), world_size, world_size // nodes)
     return None
+
+
+def _whole(environ: Mapping[str, str], variable: str, least: int, most: int | None = None) -> int:
+    """A launcher never sets these wrong; a shell that exported one, or a job script that computed it, does."""
+    value = environ[variable]
+    number = int(value) if value.isascii() and value.isdecimal() else -1
+    if number < least or (most is not None and number > most):
+        span = f"a whole number of at least {least}" if most is None else f"{least}" if most == least else f"{least} to {most}"
+        raise UserError(
+            f"The environment says {variable}={value!r}, which must be {span} when ranks are started from outside: "
+            f"start them with torchrun or srun, or unset {variable} to start them here."
+        )
+    return number
 
 
 def agree(place: OutsideRank, decide: Callable[[], str]) -> str:
@@ -60,8 +82,6 @@ def agree(place: OutsideRank, decide: Callable[[], str]) -> str:
             raise
     answer = store.get(key).decode()
     if answer.startswith("-"):
-        from lightning_fastnet.errors import UserError
-
         raise UserError(answer[1:])
     return answer[1:]
 

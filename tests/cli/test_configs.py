@@ -69,3 +69,4 @@ def test_the_wheel_carries_what_a_checkout_has(tmp_path: Path) -> None:
         for file in shipped(folder).rglob("*.yaml"):
             assert f"lightning_fastnet/{folder}/{file.relative_to(shipped(folder))}" in names
     assert "lightning_fastnet/py.typed" in names
+    assert [name for name in names if name.startswith("hydra_plugins/")] == ["hydra_plugins/lightning_fastnet_search_path.py"]

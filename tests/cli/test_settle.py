@@ -60,7 +60,7 @@ def test_ranks_from_outside_are_taken_as_they_are() -> None:
         ({"global_batch_size": None}, None, "set one"),
         ({"trainer__max_epochs": "three"}, None, "trainer.max_epochs=three must be a whole number"),
         ({"trainer__max_epochs": 0}, None, "trainer.max_epochs=0 must be a whole number of at least 1"),
-        ({"seed": True}, None, "seed=True must be a whole number"),
+        ({"seed": True}, None, "seed=true must be a whole number"),
         ({"seed": -1}, None, "seed=-1 must be a whole number"),
         ({"seed": 99999999999}, None, "at most 4294967295"),
         ({"global_batch_size": 128.0}, None, "global_batch_size=128.0 must be a whole number"),

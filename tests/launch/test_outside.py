@@ -28,6 +28,34 @@ def test_who_we_are(environ: dict[str, str], expected: OutsideRank | None) -> No
     assert outside_rank(environ) == expected
 
 
+@pytest.mark.parametrize(
+    ("environ", "variable", "value", "span"),
+    [
+        (TORCHRUN, "RANK", "zero", "0 to 7"),
+        (TORCHRUN, "RANK", "8", "0 to 7"),
+        (TORCHRUN, "RANK", "-1", "0 to 7"),
+        (TORCHRUN, "WORLD_SIZE", "", "a whole number of at least 1"),
+        (TORCHRUN, "WORLD_SIZE", "0", "a whole number of at least 1"),
+        (TORCHRUN, "WORLD_SIZE", "8.0", "a whole number of at least 1"),
+        (TORCHRUN, "LOCAL_WORLD_SIZE", "0", "1 to 8"),
+        (TORCHRUN, "LOCAL_WORLD_SIZE", "9", "1 to 8"),
+        ({**TORCHRUN, "WORLD_SIZE": "1"}, "RANK", "1", "0"),
+        (TORCHRUN, "MASTER_PORT", "x", "1 to 65535"),
+        (TORCHRUN, "MASTER_PORT", "70000", "1 to 65535"),
+        (SRUN, "SLURM_PROCID", "first", "0 to 7"),
+        (SRUN, "SLURM_PROCID", "8", "0 to 7"),
+        (SRUN, "SLURM_STEP_NUM_TASKS", "many", "a whole number of at least 1"),
+        (SRUN, "SLURM_STEP_NUM_TASKS", "", "a whole number of at least 1"),
+        (SRUN, "SLURM_STEP_NUM_NODES", "0", "1 to 8"),
+        (SRUN, "SLURM_STEP_NUM_NODES", "2(x2)", "1 to 8"),
+    ],
+)
+def test_rubbish_in_the_environment_is_named(environ: dict[str, str], variable: str, value: str, span: str) -> None:
+    with pytest.raises(UserError) as caught:
+        outside_rank({**environ, variable: value})
+    assert str(caught.value).startswith(f"The environment says {variable}={value!r}, which must be {span} ")
+
+
 def test_nodes() -> None:
     assert OutsideRank(5, 8, 4).nodes == 2
 
