@@ -12,13 +12,42 @@ from lightning_fastnet.errors import UserError
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 
 
+def class_names(root: str | Path) -> list[str]:
+    """The classes of the training set under ``root``: the sorted names of ``root/train``'s subfolders.
+
+    Raises:
+        UserError: ``root/train`` is missing or holds no pictures.
+    """
+    folder = Path(root) / "train"
+    names = _class_folders(folder)
+    if not any(_pictures(folder / name) for name in names):
+        raise _no_pictures(folder)
+    return names
+
+
+def _class_folders(root: Path) -> list[str]:
+    if not root.is_dir():
+        raise UserError(f"The data folder {root} does not exist: give a folder that holds one subfolder of pictures a class.")
+    return sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _pictures(folder: Path) -> list[str]:
+    return sorted(
+        os.path.abspath(entry.path) for entry in os.scandir(folder) if entry.name.lower().endswith(PICTURE_SUFFIXES) and entry.is_file()
+    )
+
+
+def _no_pictures(root: Path) -> UserError:
+    return UserError(f"{root} holds no pictures: it needs one subfolder a class with {', '.join(PICTURE_SUFFIXES)} files in it.")
+
+
 @dataclass(frozen=True)
 class ClassFolder:
     """Pictures and their labels, in sorted order. ``folder[i]`` is what a DALI pipeline is fed for picture ``i``.
 
     Attributes:
         paths: absolute.
-        classes: class names, sorted; the label is the position.
+        classes: class names, sorted; the label is the position. Empty: pictures without classes.
     """
 
     paths: list[str]
@@ -36,9 +65,7 @@ class ClassFolder:
             UserError: the folder is missing or holds no pictures, or a class is not among ``classes``.
         """
         root = Path(root)
-        if not root.is_dir():
-            raise UserError(f"The data folder {root} does not exist: give a folder that holds one subfolder of pictures a class.")
-        found = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
+        found = _class_folders(root)
         names = found if classes is None else classes
         unknown = [name for name in found if name not in names]
         if unknown:
@@ -46,16 +73,34 @@ class ClassFolder:
         paths: list[str] = []
         labels: list[int] = []
         for name in found:
-            pictures = sorted(
-                os.path.abspath(entry.path)
-                for entry in os.scandir(root / name)
-                if entry.name.lower().endswith(PICTURE_SUFFIXES) and entry.is_file()
-            )
+            pictures = _pictures(root / name)
             paths += pictures
             labels += [names.index(name)] * len(pictures)
         if not paths:
-            raise UserError(f"{root} holds no pictures: it needs one subfolder a class with {', '.join(PICTURE_SUFFIXES)} files in it.")
+            raise _no_pictures(root)
         return cls(paths, np.array(labels, dtype=np.int64), names)
+
+    @classmethod
+    def read_flat(cls, root: str | Path) -> "ClassFolder":
+        """Lists every picture under ``root``, at any depth, sorted by path; without classes, all labels are 0.
+
+        Raises:
+            UserError: the folder is missing or holds no pictures.
+        """
+        root = Path(root)
+        if not root.is_dir():
+            raise UserError(f"The data folder {root} does not exist: give a folder that holds pictures.")
+        paths: list[str] = []
+        seen: set[str] = set()
+        for folder, below, _ in os.walk(root, followlinks=True):
+            # a link can lead back up
+            below[:] = [] if os.path.realpath(folder) in seen else [name for name in below if not name.startswith(".")]
+            if os.path.realpath(folder) not in seen:
+                seen.add(os.path.realpath(folder))
+                paths += _pictures(Path(folder))
+        if not paths:
+            raise UserError(f"{root} holds no pictures: it needs {', '.join(PICTURE_SUFFIXES)} files in it or in its subfolders.")
+        return cls(sorted(paths), np.zeros(len(paths), dtype=np.int64), [])
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -2,10 +2,11 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
@@ -13,24 +14,14 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from lightning_fastnet.data.augment import AUGMENTS
 from lightning_fastnet.data.class_folder import ClassFolder
-from lightning_fastnet.data.order import BatchOrder
+from lightning_fastnet.data.order import Loader
 from lightning_fastnet.errors import UserError, require_lightning_trainer
-
-
-class Loader(Protocol):
-    """What a data module gives the Trainer: batches of one epoch after another, which a checkpoint can stop and resume."""
-
-    batch_sampler: BatchOrder
-
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[Any]: ...
-    def state_dict(self) -> dict[str, int | str]: ...
-    def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
 
 class FolderDataModule(LightningDataModule):
     """Class folders ``root/train``, ``root/val`` and, if it is there, ``root/test`` (else ``val`` is tested on).
 
+    Predicts the pictures of the first of ``root/predict``, ``root/test``, ``root/val`` and ``root`` that holds any, at any depth.
     Works without a Trainer too, as one rank: ``next(iter(module.train_dataloader()))``. A subclass
     says how the pictures of a split are read: :meth:`loader`.
 
@@ -88,6 +79,7 @@ class FolderDataModule(LightningDataModule):
         self.num_threads = num_threads
         self._prepare = prepare
         self._folders: dict[str, ClassFolder] = {}
+        self._classes: list[str] | None = None
         self._train_loader: Loader | None = None
         self._resumed: dict[str, Any] = {}
 
@@ -104,8 +96,18 @@ class FolderDataModule(LightningDataModule):
 
     @property
     def classes(self) -> list[str]:
-        """Class names of the training set, in the order of the labels."""
-        return self._folder("train").classes
+        """Class names in the order of the labels: the training set's, or those that were set, as a checkpoint's.
+
+        With names set ``train/`` is not needed to evaluate; a class folder that is not among them is refused.
+        """
+        if self._classes is None:
+            self._classes = self._folder("train").classes
+        return self._classes
+
+    @classes.setter
+    def classes(self, names: Sequence[str]) -> None:
+        self._classes = list(names)
+        self._folders.clear()
 
     @property
     def root(self) -> Path:
@@ -132,6 +134,27 @@ class FolderDataModule(LightningDataModule):
     def test_dataloader(self) -> Loader:
         return self.loader(self._folder("test" if (self.root / "test").is_dir() else "val"), training=False)
 
+    def predict_dataloader(self) -> Loader:
+        """Every picture once, with label 0; result ``i`` of rank ``r`` of ``N`` ranks is that of ``predict_paths[r + i * N]``."""
+        return self.loader(self._predict_folder, training=False)
+
+    @property
+    def predict_paths(self) -> list[str]:
+        """What :meth:`predict_dataloader` shows, all ranks together, as absolute paths in sorted order."""
+        return self._predict_folder.paths
+
+    @property
+    def _predict_folder(self) -> ClassFolder:
+        if "predict" not in self._folders:
+            for place in (self.root / "predict", self.root / "test", self.root / "val"):
+                # a folder that holds nothing yet does not hide the next one
+                with suppress(UserError):
+                    self._folders["predict"] = ClassFolder.read_flat(place)
+                    break
+            else:
+                self._folders["predict"] = ClassFolder.read_flat(self.root)
+        return self._folders["predict"]
+
     def state_dict(self) -> dict[str, Any]:
         """The training loader's position. Lightning stores its own copy, but loses it where a module asks for the run's length early."""
         return {} if self._train_loader is None else dict(self._train_loader.state_dict())
@@ -147,7 +170,7 @@ class FolderDataModule(LightningDataModule):
 
     def _folder(self, split: str) -> ClassFolder:
         if split not in self._folders:
-            classes = None if split == "train" else self.classes
+            classes = self._classes if split == "train" else self.classes
             self._folders[split] = ClassFolder.read(self.root / split, classes)
         return self._folders[split]
 

@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,3 +189,14 @@ class BatchOrder:
         for batch in range(first_batch, len(self)):
             start = first + batch * stride
             yield order[start : start + self.batch_size].tolist()
+
+
+class Loader(Protocol):
+    """What a data module gives the Trainer: batches of one epoch after another, which a checkpoint can stop and resume."""
+
+    batch_sampler: BatchOrder
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def state_dict(self) -> dict[str, int | str]: ...
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...

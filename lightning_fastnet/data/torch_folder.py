@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from lightning_fastnet.data.augment import AUGMENTS, crop_window, shorter_side
 from lightning_fastnet.data.class_folder import ClassFolder
-from lightning_fastnet.data.datamodule import FolderDataModule, Loader
-from lightning_fastnet.data.order import BatchOrder, augmentation
+from lightning_fastnet.data.datamodule import FolderDataModule
+from lightning_fastnet.data.order import BatchOrder, Loader, augmentation
 from lightning_fastnet.data.unreadable import reason_of_pil, unreadable
 from lightning_fastnet.errors import UserError
 

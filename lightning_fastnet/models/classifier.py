@@ -54,6 +54,8 @@ class ImageClassifier(LightningModule):
         self.loss = nn.ModuleDict({split: MeanMetric() for split in ("val", "test")})
 
     def setup(self, stage: str) -> None:
+        if stage == "predict":  # pictures without classes
+            return
         classes = getattr(getattr(self.trainer, "datamodule", None), "classes", None)
         if classes is not None and len(classes) > self.num_classes:
             raise UserError(f"The data has {len(classes)} classes, the network {self.num_classes}: set model.num_classes={len(classes)}.")

@@ -1,12 +1,14 @@
 """Class folders are listed as torchvision's ImageFolder lists them."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from torchvision.datasets import ImageFolder
 
-from lightning_fastnet.data.class_folder import ClassFolder
+from lightning_fastnet.data.class_folder import ClassFolder, class_names
 from lightning_fastnet.errors import UserError
 
 
@@ -61,3 +63,41 @@ def test_a_bad_folder_is_refused_in_a_sentence(tmp_path, files, classes, words):
     touch(tmp_path, *files)
     with pytest.raises(UserError, match=words):
         ClassFolder.read(tmp_path / "data", classes)
+
+
+def test_class_names_are_the_training_sets_as_imagefolder_lists_them(digits):
+    assert class_names(digits) == ImageFolder(str(digits / "train")).classes == ClassFolder.read(digits / "train").classes
+
+
+@pytest.mark.parametrize("files", [[], ["train/stray.png"], ["train/a/1.txt"]], ids=["missing", "no folders", "no pictures"])
+def test_class_names_of_a_bad_folder_are_refused_in_the_words_of_the_listing(tmp_path, files):
+    touch(tmp_path, *files)
+    with pytest.raises(UserError) as listing:
+        ClassFolder.read(tmp_path / "train")
+    with pytest.raises(UserError) as naming:
+        class_names(tmp_path)
+    assert str(naming.value) == str(listing.value)
+
+
+def test_listing_needs_neither_torch_nor_lightning_nor_dali():
+    code = "import sys, lightning_fastnet.data.class_folder; print([m for m in ('torch', 'lightning', 'nvidia') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_flat_listing_has_every_picture_at_any_depth_once_sorted(tmp_path):
+    touch(tmp_path, "b/2.jpg", "b/10.jpg", "a/x/y/1.PNG", "0.png", "a/notes.txt", ".cache/z.png")
+    (tmp_path / "a" / "up").symlink_to(tmp_path)  # a loop
+    folder = ClassFolder.read_flat(tmp_path)
+    assert [os.path.relpath(path, tmp_path) for path in folder.paths] == ["0.png", "a/x/y/1.PNG", "b/10.jpg", "b/2.jpg"]
+    assert folder.labels.tolist() == [0, 0, 0, 0]
+    assert folder.classes == []
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [([], "data does not exist: give a folder that holds pictures"), (["data/a.txt"], "data holds no pictures: it needs")],
+)
+def test_a_flat_folder_without_pictures_is_refused_in_a_sentence(tmp_path, files, words):
+    touch(tmp_path, *files)
+    with pytest.raises(UserError, match=words):
+        ClassFolder.read_flat(tmp_path / "data")
