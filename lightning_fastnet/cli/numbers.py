@@ -101,8 +101,19 @@ def check_numbers(config: DictConfig) -> None:
             raise UserError(f"{key}={shown(values)} must be a list of numbers, one a channel: {key}=[0.5].")
         for value in values:
             _check(key, values, value, number)
+    _check_channels(config)
     for key in LIMITS:
         _check_limit(key, OmegaConf.select(config, key))
+
+
+def _check_channels(config: DictConfig) -> None:
+    channels = OmegaConf.select(config, "data.channels")
+    if channels not in (None, 1, 3):
+        raise UserError(f"data.channels={channels} must be 1 (grey) or 3 (RGB).")
+    for key in LISTS:
+        values = OmegaConf.select(config, key)
+        if channels is not None and values is not None and len(values) != channels:
+            raise UserError(f"{key}={shown(values)} has {len(values)} number(s), but data.channels={channels}: give one a channel.")
 
 
 def _check(key: str, shown_value: Any, value: Any, number: Number) -> None:

@@ -70,6 +70,9 @@ WRONG = {
     "data.image_size=12.5": "data.image_size=12.5 must be a whole number of at least 1.",
     "data.image_size='28'": "data.image_size='28' must be a whole number of at least 1.",
     "data.channels=4": "data.channels=4 must be at most 3.",
+    "data.channels=2": "data.channels=2 must be 1 (grey) or 3 (RGB).",
+    "data.channels=3": "data.mean=[0.1307] has 1 number(s), but data.channels=3: give one a channel.",
+    "data.std=[0.3,0.3]": "data.std=[0.3,0.3] has 2 number(s), but data.channels=1: give one a channel.",
     "data.num_threads=0": "data.num_threads=0 must be a whole number of at least 1.",
     "data.batch_size_per_device=1.0": "data.batch_size_per_device=1.0 must be a whole number of at least 1.",
     "global_batch_size=many": "global_batch_size=many must be a whole number of at least 1.",
@@ -120,7 +123,7 @@ def test_refused(plain: tuple[DictConfig, DictConfig], override: str, words: str
     [
         "outputs=2026 recipe_name=5 data.root=2026 data.prepare=null strategy.timeout=null optimizer.lr=1 optimizer.warmup_epochs=0.5",
         "trainer.devices=2 target=1 trainer.limit_train_batches=1.0 trainer.limit_val_batches=3 trainer.limit_test_batches=null",
-        "trainer.max_epochs=null data.mean=[0,1] logger.version=null strategy.bucket_cap_mb=0.5 callbacks.checkpoint_best.filename=7",
+        "trainer.max_epochs=null data.mean=[0] logger.version=null strategy.bucket_cap_mb=0.5 callbacks.checkpoint_best.filename=7",
         "optimizer=sgd strategy=ddp data=digits_torch precision=bf16_mixed callbacks=[default] data.root=null seed=4294967295",
         "callbacks=[] ~logger ~optimizer.momentum ~recipe +trainer.max_steps=3 optimizer.lr=${seed} model.num_classes=null",
         "~callbacks recipe=quickstart trainer.devices=auto",
