@@ -1,11 +1,14 @@
 """``task=validate``, ``test`` and ``predict``: a run's weights on data."""
 
 import csv
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
+from lightning_fastnet.cli import STARTED
 from lightning_fastnet.errors import UserError
 
 
@@ -16,11 +19,11 @@ def evaluate(config: DictConfig) -> bool:
         True: it came to its end.
     """
     from lightning_fastnet.cli.parts import make_parts
-    from lightning_fastnet.report.run_metrics import RunMetrics, write_metrics
+    from lightning_fastnet.report.run_metrics import write_metrics
     from lightning_fastnet.report.summary import print_summary
 
-    metrics = RunMetrics()
-    parts = make_parts(config, [metrics])
+    started = float(os.environ.get("FASTNET_STARTED", STARTED))
+    parts = make_parts(config, [])
     trainer, run_dir = parts.trainer, Path(config.run_dir)
     arguments: dict[str, Any] = {"datamodule": parts.data, "ckpt_path": config.checkpoint, "weights_only": True}
     if config.task == "predict":
@@ -28,11 +31,13 @@ def evaluate(config: DictConfig) -> bool:
     else:
         run = trainer.validate if config.task == "validate" else trainer.test
         run(parts.model, verbose=False, **arguments)
-        results = {name: value for name, value in metrics.as_dict(trainer).items() if value is not None}
+        results = {name: float(value) for name, value in trainer.callback_metrics.items()}
     if trainer.is_global_zero:
+        results |= {"time/total_seconds": time.time() - started, "trainer/world_size": trainer.world_size}
         results |= {"run/status": "finished", "run/checkpoint": config.checkpoint}
         write_metrics(run_dir / "metrics.json", results)
-        print_summary(f"{config.recipe_name}: {config.task} of {config.checkpoint}", results, None, None, run_dir)
+        print_summary(f"{config.recipe_name}: {config.task}", results, None, None, run_dir)
+        print(f"Weights: {config.checkpoint}", flush=True)
     trainer.strategy.barrier()
     return True
 

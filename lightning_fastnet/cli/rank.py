@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,12 @@ def run_rank(config: DictConfig, stop: StopRequest) -> bool:
             raise UserError(f"{error.filename} cannot be read or written ({error.strerror}): give another place.") from error
         if error.errno == errno.ENOSPC:
             raise UserError(f"The disk of {config.run_dir} is full: make room, or give another place with outputs=FOLDER.") from error
+        raise
+    except TypeError as error:  # of a class that only the Trainer makes, once it knows the run's length or the device
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        for group in ("optimizer", "strategy"):
+            if unknown and unknown[1] in config[group]:
+                raise UserError(f"{group}.{unknown[1]} is no argument of the {group}: correct it or leave it out.") from error
         raise
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -1,13 +1,19 @@
 """Fills in what a config leaves open: ranks, batch a rank. Refuses what cannot be, before torch or DALI are imported."""
 
 from pathlib import Path
+from typing import NoReturn
 
+from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from lightning_fastnet.cli.numbers import check_numbers
+from lightning_fastnet.cli.recall import named_run
+from lightning_fastnet.data.class_folder import class_names
 from lightning_fastnet.errors import UserError
+from lightning_fastnet.launch.checkpoints import read_checkpoint
 from lightning_fastnet.launch.devices import resolve_devices
 from lightning_fastnet.launch.outside import OutsideRank
+from lightning_fastnet.launch.resume import saved_config
 
 
 def settle(config: DictConfig, place: OutsideRank | None) -> None:
@@ -25,6 +31,7 @@ def settle(config: DictConfig, place: OutsideRank | None) -> None:
             raise UserError(f"A run needs {article} {group}, and it was left out: exchange it with {group}=NAME instead.")
     check_numbers(config)
     _check_places(config)
+    _count_classes(config)
     trainer = config.trainer
     if place is None:
         if trainer.num_nodes != 1:
@@ -60,6 +67,35 @@ def _check_places(config: DictConfig) -> None:
             if config[key] in (None, ""):
                 raise UserError(f"{key} is empty, and it names the run's folder: give {example}.")
             config[key] = str(config[key])
+
+
+def _count_classes(config: DictConfig) -> None:
+    """``model.num_classes=null``: as many as the training data, or the run that the weights come from."""
+    if "num_classes" not in config.model or config.model.num_classes is not None:
+        return
+    run = named_run(config) if config.task != "fit" else None
+    if config.task != "fit":
+        config.model.num_classes = saved_config(run)["model"]["num_classes"] if run else _classes_in(Path(str(config.ckpt)))
+        return
+    root = config.data.get("root")
+    if root is None and config.data.get("prepare") is not None:
+        root = instantiate(config.data.prepare)()  # the digits: writes them unless they are there
+    if root is None:
+        _refuse_without_root(config)
+    config.model.num_classes = len(class_names(root))
+
+
+def _classes_in(file: Path) -> int:
+    classes = read_checkpoint(file).get("classes")
+    if classes is None:
+        raise UserError(f"{file} does not say how many classes it has: give model.num_classes=N.")
+    return len(classes)
+
+
+def _refuse_without_root(config: DictConfig) -> NoReturn:
+    if "root" in config.data:
+        raise UserError("data.root is not given: name a folder that holds train/ and val/ with one subfolder of pictures a class.")
+    raise UserError("model.num_classes is null, and this data does not say how many classes it has: give model.num_classes=N.")
 
 
 def _share_batch(config: DictConfig, ranks: int) -> None:

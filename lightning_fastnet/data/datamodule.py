@@ -179,7 +179,7 @@ class FolderDataModule(LightningDataModule):
         if self.num_threads is not None:
             return self.num_threads
         ranks_here = 1 if self.trainer is None else self.trainer.num_devices
-        return max(1, (os.cpu_count() or 1) // ranks_here)
+        return max(1, _cores() // ranks_here)
 
     def _order(self, training: bool) -> dict[str, Any]:
         return {
@@ -215,7 +215,7 @@ class DALIDataModule(FolderDataModule):
         except ModuleNotFoundError as error:
             raise UserError(
                 "DALI is not installed: pip install 'lightning-fastnet[train]' on Linux; elsewhere use "
-                "lightning_fastnet.data.torch_folder.TorchDataModule (on the command line data=digits_torch)."
+                "lightning_fastnet.data.torch_folder.TorchDataModule (on the command line data=digits_torch or data=image_folder_torch)."
             ) from error
         gpu = self._on_gpu()
         graph = partial(
@@ -241,3 +241,8 @@ class DALIDataModule(FolderDataModule):
         if self.device == "gpu" and root_device.type != "cuda":
             raise UserError(f"device='gpu' decodes on a GPU, but the Trainer runs on {root_device.type}: use device='auto'.")
         return root_device.index if root_device.type == "cuda" and self.device != "cpu" else None
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
