@@ -1,7 +1,9 @@
 """What the command's tests put into a config: a network with dropout, and a hand on the power switch."""
 
+import ctypes
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -25,3 +27,16 @@ class SignalAt(Callback):
         step, _, name = os.environ.get("SIGNAL_AT", "-1:SIGINT").partition(":")
         if trainer.global_step == int(step) and trainer.is_global_zero:
             os.kill(os.getppid() if trainer.world_size > 1 else os.getpid(), getattr(signal, name))
+
+
+class HangAt(Callback):
+    """The last rank stops for ever outside Python, as in a collective; the file ``hanging`` in the run's folder says so."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if trainer.global_step == self.step and trainer.global_rank == trainer.world_size - 1:
+            (Path(trainer.default_root_dir) / "hanging").touch()
+            while True:
+                ctypes.CDLL(None).sleep(600)
