@@ -11,7 +11,7 @@ import pytest
 
 import lightning_fastnet
 
-CORE = ["FusedAllReduceStrategy", "StepProfile", "LARS", "AllReduceState", "all_reduce_hook", "UserError"]
+CORE = ["FusedAllReduceStrategy", "StepProfile", "RandomState", "LARS", "AllReduceState", "all_reduce_hook", "UserError"]
 PACKAGE = Path(lightning_fastnet.__file__).parent
 ROOT = PACKAGE.parent
 

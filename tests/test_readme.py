@@ -30,7 +30,7 @@ def test_a_python_block_runs(block: str) -> None:
 def test_a_commands_settings_compose(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "recipe").mkdir()
     (tmp_path / "recipe" / "NAME.yaml").write_text("# @package _global_\ndefaults:\n  - /recipe/quickstart\n")
-    arguments = [str(tmp_path) if word == "FOLDER" else word for word in command[1:]]
+    arguments = [str(tmp_path) if word == "FOLDER" else word for word in command[1:] if word != "-m"]
     run = subprocess.run(
         [sys.executable, "-m", "lightning_fastnet.cli.train", *arguments, "--cfg", "job"], cwd=tmp_path, capture_output=True, text=True
     )

@@ -26,7 +26,11 @@ def check_arguments(arguments: Sequence[str]) -> None:
     parser = get_args_parser()
     parser.error = _refuse  # type: ignore[method-assign]  # argparse would print its usage
     choices = group_choices() | {"recipe": recipe_names()}
-    for argument in parser.parse_args(list(arguments)).overrides:
+    parsed = parser.parse_args(list(arguments))
+    modes = [flag for flag, given in (("-m", parsed.multirun), ("--cfg", parsed.cfg), ("--info", parsed.info)) if given]
+    if len(modes) > 1:
+        raise UserError(f"{' and '.join(modes)} do not go together: leave one out.")
+    for argument in parsed.overrides:
         try:
             (override,) = OverridesParser.create().parse_overrides([argument])
         except OverrideParseException:

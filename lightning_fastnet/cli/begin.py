@@ -11,7 +11,7 @@ from lightning_fastnet.cli.recall import named_run
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.checkpoints import LAST, is_whole
 from lightning_fastnet.launch.resume import find_run, finished, readable_checkpoint
-from lightning_fastnet.launch.run_folder import claim, job_id, make_run_folder, new_run_folder
+from lightning_fastnet.launch.run_folder import job_id, make_run_folder, new_run_folder
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Beginning:
 
 
 def begin(config: DictConfig, folder: Path | None = None) -> Beginning:
-    """Makes or finds the run's folder, for this process alone.
+    """Makes or finds the run's folder.
 
     Args:
         config: settled; its ``task``, ``resume``, ``ckpt``, ``outputs`` and ``run_dir`` decide.
         folder: the place of a new run in a sweep; None: one of its own in ``outputs``.
 
     Raises:
-        UserError: the folder cannot be made or is in use, or there is no checkpoint where one is needed.
+        UserError: the folder cannot be made, or there is no checkpoint where one is needed.
     """
     if config.task != "fit":
         return Beginning(_new(config, folder), _checkpoint_of(config))
@@ -48,7 +48,6 @@ def begin(config: DictConfig, folder: Path | None = None) -> Beginning:
         run = find_run(Path(config.outputs), described(config))
     if run is None:
         return Beginning(_new(config, folder))
-    claim(run)
     metrics = finished(run, described(config))
     checkpoint = None if metrics else readable_checkpoint(run)
     return Beginning(str(run.absolute()), str(checkpoint) if checkpoint else None, metrics, resumed=True)
@@ -70,7 +69,6 @@ def _new(config: DictConfig, folder: Path | None) -> str:
         run = make_run_folder(folder)
     else:
         run = new_run_folder(config.outputs, config.recipe_name, job_id())
-    claim(run)
     return str(run)
 
 

@@ -1,5 +1,6 @@
 """A run's folder remembers its command line: ``resume=FOLDER`` and ``ckpt=RUN`` begin from it, and then take what this line changes."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,21 @@ _NOT_REMEMBERED = ("task", "resume", "ckpt", "outputs", "run_dir")  # of this ca
 TASKS = ("fit", "validate", "test", "predict")
 
 
-def recall(config: DictConfig, overrides: list[str]) -> tuple[DictConfig, dict[str, Any]]:
+@dataclass(frozen=True)
+class Recalled:
+    """A config, the file it chose of each group, and the ``key=value`` and the like that make it."""
+
+    config: DictConfig
+    choices: dict[str, Any]
+    overrides: list[str]
+
+
+def recall(config: DictConfig, overrides: list[str]) -> Recalled:
     """The config to run: this line's, or that of the run it names with this line's changes.
 
     Args:
         config: composed from the line.
         overrides: the line's ``key=value`` and the like.
-
-    Returns:
-        The config, and which file it chose of each group.
 
     Raises:
         UserError: a folder that is not that of a run, or words that do not go together.
@@ -39,8 +46,7 @@ def recall(config: DictConfig, overrides: list[str]) -> tuple[DictConfig, dict[s
     run = named_run(config)
     if run is not None:
         return _recompose(config, saved_config(run), overrides)
-    config.overrides = _merged([], overrides)
-    return config, dict(HydraConfig.get().runtime.choices)
+    return Recalled(config, dict(HydraConfig.get().runtime.choices), _merged([], overrides))
 
 
 def named_run(config: DictConfig) -> Path | None:
@@ -59,7 +65,7 @@ def named_run(config: DictConfig) -> Path | None:
     return run
 
 
-def _recompose(config: DictConfig, saved: dict[str, Any], overrides: list[str]) -> tuple[DictConfig, dict[str, Any]]:
+def _recompose(config: DictConfig, saved: dict[str, Any], overrides: list[str]) -> Recalled:
     merged = _merged([str(override) for override in saved.get("overrides") or []], overrides)
     whole = compose("train", merged, return_hydra_config=True)
     choices = dict(whole.hydra.runtime.choices)
@@ -72,8 +78,7 @@ def _recompose(config: DictConfig, saved: dict[str, Any], overrides: list[str]) 
     root = (saved.get("data") or {}).get("root")  # absolute: the line may have been typed in another folder
     if root is not None and "data.root" not in given and "data" not in given:
         recalled.data.root = root
-    recalled.overrides = merged
-    return recalled, choices
+    return Recalled(recalled, choices, merged)
 
 
 def _merged(first: list[str], then: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.devices import cpu_threads
 from lightning_fastnet.launch.local_ranks import run_local_ranks
 from lightning_fastnet.launch.outside import agree, outside_rank
-from lightning_fastnet.launch.run_folder import release_empty
+from lightning_fastnet.launch.run_folder import claim, release_empty
 
+CONFIG, METRICS, STATUS = "config.yaml", "metrics.json", "run/status"
 FOLDER = "run/folder"
 """Where a run's returned metrics say which folder they are from."""
 
@@ -42,8 +44,9 @@ def run(config: DictConfig, overrides: list[str], folder: Path | None = None) ->
         UserError, RankFailedError: it failed.
     """
     place = outside_rank()
-    config, choices = recall(config, overrides)
-    check_values(config, choices)
+    recalled = recall(config, overrides)
+    config = recalled.config
+    check_values(config, recalled.choices)
     settle(config, place)
 
     def decide() -> str:
@@ -59,26 +62,42 @@ def run(config: DictConfig, overrides: list[str], folder: Path | None = None) ->
     config.run_dir, config.checkpoint = beginning.run_dir, beginning.checkpoint
     resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
     assert isinstance(resolved, DictConfig)
-    file = run_dir / "config.yaml"
-    try:
-        if speaks:
-            _write_config(resolved, file)
-            goes_on = f", going on from {Path(beginning.checkpoint).name}" if beginning.resumed and beginning.checkpoint else ""
-            ranks = config.trainer.devices * config.trainer.num_nodes
-            print(f"{config.recipe_name}: {ranks} {config.trainer.accelerator} rank(s), {run_dir}{goes_on}", file=sys.stderr, flush=True)
-        if place is None and (config.trainer.devices > 1 or folder is not None):
-            run_local_ranks("lightning_fastnet.cli.rank", [str(file)], config.trainer.devices, run_dir / "logs")
-        else:
-            _run_here(resolved, speaks)
-    except UserError:
-        if speaks and not beginning.resumed:
-            release_empty(run_dir, Path(config.outputs))
-        raise
-    except KeyboardInterrupt:
-        if _metrics(run_dir).get("run/status") != "finished":
-            checkpoint = any((run_dir / "checkpoints").glob("*.ckpt"))
-            raise Interrupted(f"interrupted; to go on: {PROGRAM} resume={run_dir}" if checkpoint else "interrupted") from None
+    resolved.overrides = recalled.overrides  # as they were typed, also where they point at other settings
+    with claim(run_dir) if speaks else nullcontext():
+        try:
+            if speaks:
+                _announce(resolved, beginning)
+            if place is None and (config.trainer.devices > 1 or folder is not None):
+                run_local_ranks("lightning_fastnet.cli.rank", [str(run_dir / CONFIG)], config.trainer.devices, run_dir / "logs")
+            else:
+                _run_here(resolved, speaks)
+        except UserError:
+            if speaks and not beginning.resumed:
+                release_empty(run_dir, Path(config.outputs))
+            raise
+        except KeyboardInterrupt:
+            if _metrics(run_dir).get(STATUS) != "finished":
+                checkpoint = any((run_dir / "checkpoints").glob("*.ckpt"))
+                raise Interrupted(f"interrupted; to go on: {PROGRAM} resume={run_dir}" if checkpoint else "interrupted") from None
     return {**_metrics(run_dir), FOLDER: str(run_dir)} if speaks else {}
+
+
+def _announce(config: DictConfig, beginning: Beginning) -> None:
+    run_dir = Path(beginning.run_dir)
+    for name, text in ((CONFIG, OmegaConf.to_yaml(config)), (METRICS, json.dumps({**_metrics(run_dir), STATUS: "running"}, indent=2))):
+        if name == METRICS and not (run_dir / METRICS).exists():
+            continue  # only a resumed run has them
+        beside = run_dir / f".{name}.tmp"
+        try:
+            beside.write_text(text)
+            beside.replace(run_dir / name)
+        except OSError as error:
+            raise UserError(
+                f"{run_dir} cannot be written ({error.strerror}): make room, or give another place with outputs=FOLDER."
+            ) from error
+    ranks = config.trainer.devices * config.trainer.num_nodes
+    goes_on = f", going on from {Path(beginning.checkpoint).name}" if beginning.resumed and beginning.checkpoint else ""
+    print(f"{config.recipe_name}: {ranks} {config.trainer.accelerator} rank(s), {run_dir}{goes_on}", file=sys.stderr, flush=True)
 
 
 def _run_here(config: DictConfig, speaks: bool) -> None:
@@ -90,17 +109,8 @@ def _run_here(config: DictConfig, speaks: bool) -> None:
         raise KeyboardInterrupt
 
 
-def _write_config(config: DictConfig, file: Path) -> None:
-    beside = file.with_suffix(".tmp")
-    try:
-        OmegaConf.save(config, beside)
-        beside.replace(file)
-    except OSError as error:
-        raise UserError(f"{file} cannot be written ({error.strerror}): make room, or give another place with outputs=FOLDER.") from error
-
-
 def _metrics(run_dir: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads((run_dir / "metrics.json").read_text()))
+        return dict(json.loads((run_dir / METRICS).read_text()))
     except (OSError, ValueError):
         return {}

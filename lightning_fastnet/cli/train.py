@@ -10,7 +10,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from lightning_fastnet.cli import STARTED
@@ -38,7 +38,7 @@ def main() -> None:
 
     def task(config: DictConfig) -> Any:
         composed = HydraConfig.get()
-        overrides = list(composed.overrides.task)
+        overrides = [str(one) for one in OmegaConf.to_container(composed.overrides.task, resolve=False)]  # type: ignore[union-attr]
         if composed.mode == RunMode.MULTIRUN:
             if composed.job.num > 0:
                 os.environ["FASTNET_STARTED"] = str(time.time())  # a run's time is its own

@@ -4,7 +4,8 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lightning_fastnet.errors import UserError
@@ -41,27 +42,30 @@ def make_run_folder(folder: Path) -> Path:
     return folder.absolute()
 
 
-def claim(folder: Path) -> None:
-    """Makes this process the only one that works in a run's folder, until it ends, however it ends.
+@contextmanager
+def claim(folder: Path) -> Iterator[None]:
+    """While it is entered this process is the only one that works in a run's folder; its death, of whatever kind, is an end too.
 
     Where the file system knows no locks there is no check.
 
     Raises:
         UserError: another process is at work in it.
     """
-    file = os.open(folder, os.O_RDONLY)  # open until the process ends
+    file = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        raise UserError(f"Another process is running in {folder}: wait for its end, or start a run of its own without resume.") from None
-    except OSError:
+        with suppress(OSError):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"Another process is running in {folder}: wait for its end, or leave out resume for a new run.") from None
+        yield
+    finally:
         os.close(file)
 
 
 def release_empty(folder: Path, outputs: Path) -> None:
     """Removes the folder of a run that was refused before it began, and the folders above it that were made for it."""
-    if any((folder / "checkpoints").iterdir()) or (folder / "metrics.csv").exists():
+    if any((folder / "checkpoints").iterdir()) or any(folder.glob("metrics.*")):
         return
     for inside in sorted(folder.rglob("*"), reverse=True):
         inside.rmdir() if inside.is_dir() else inside.unlink()

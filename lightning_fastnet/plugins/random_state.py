@@ -44,7 +44,10 @@ class RandomState(Callback):
     On another number of ranks the state has no meaning: the ranks begin anew, with a warning.
 
     Args:
-        seed: rank r begins with ``seed + 1000003 r`` (mod 2^32); rank 0 as without this callback.
+        seed: rank r begins with ``seed + 1000003 r`` (mod 2^32); rank 0 as after ``seed_everything(seed)``.
+
+    Example:
+        >>> trainer = Trainer(callbacks=[RandomState(seed=1)], logger=False, enable_progress_bar=False)
     """
 
     def __init__(self, seed: int = 0) -> None:

@@ -1,9 +1,11 @@
 """``recipe=image_folder``: any folder of pictures, from its classes to the weights in plain torchvision. Real processes."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,9 +41,10 @@ def test_classes_come_from_the_data_and_go_with_the_weights(photos: Path, tmp_pa
     assert done.returncode == 0, done.stderr
     (run,) = runs(tmp_path, "image_folder")
     # the three lines of the README, without this package
-    checkpoint = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    network = torchvision.models.resnet18(num_classes=len(checkpoint["classes"])).eval()
-    network.load_state_dict({k.removeprefix("network."): v for k, v in checkpoint["state_dict"].items() if k.startswith("network.")})
+    (block,) = re.findall(r"```python notest\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    names: dict[str, Any] = {"torch": torch, "torchvision": torchvision}
+    exec(block.replace("RUN/checkpoints/best.ckpt", f"{run}/checkpoints/last.ckpt").replace("resnet50", "resnet18"), names)
+    checkpoint, network = names["checkpoint"], names["network"].eval()
     assert checkpoint["classes"] == ["cat", "dog", "owl"]
     right = 0
     transform = v2.Compose(

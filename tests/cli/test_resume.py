@@ -126,7 +126,9 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path, digits: Path
 def test_a_run_can_be_made_longer(tmp_path: Path, digits: Path) -> None:
     assert command(tmp_path, *line(digits, 1)).returncode == 0
     (run,) = runs(tmp_path)
-    longer = command(tmp_path, f"resume={run}", f"trainer.max_epochs={EPOCHS + 1}")
+    interrupted = command(tmp_path, f"resume={run}", f"trainer.max_epochs={EPOCHS + 1}", SIGNAL_AT=f"{STEPS_A_EPOCH * EPOCHS + 2}:SIGINT")
+    assert interrupted.returncode == 130, "it had finished once, but not this length"
+    longer = command(tmp_path, f"resume={run}")
     assert longer.returncode == 0, longer.stderr
     assert last(run)["global_step"] == STEPS_A_EPOCH * (EPOCHS + 1)
     assert [row["step"] for row in logged(run) if "val/top1" in row] == ["7", "15", "23", "31"]

@@ -59,9 +59,9 @@ CLAIM = """
 import sys, time
 from lightning_fastnet.launch.run_folder import claim
 from pathlib import Path
-claim(Path(sys.argv[1]))
-print("claimed", flush=True)
-time.sleep(600)
+with claim(Path(sys.argv[1])):
+    print("claimed", flush=True)
+    time.sleep(600)
 """
 
 
@@ -69,12 +69,14 @@ def test_only_one_process_works_in_a_folder_until_it_dies(tmp_path: Path) -> Non
     other = subprocess.Popen([sys.executable, "-c", CLAIM, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None
     assert other.stdout.readline() == "claimed\n"
-    with pytest.raises(UserError, match="Another process is running in"):
-        claim(tmp_path)
+    with pytest.raises(UserError, match="Another process is running in"), claim(tmp_path):
+        pass
     other.kill()
     other.wait()
     other.stdout.close()
-    claim(tmp_path)
+    for _ in range(2):
+        with claim(tmp_path):
+            pass
 
 
 def test_a_refused_run_leaves_no_folder(tmp_path: Path) -> None:
