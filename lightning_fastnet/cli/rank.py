@@ -62,13 +62,12 @@ def _fit(config: DictConfig, stop: StopRequest) -> bool:
 
     run_dir = Path(config.run_dir)
     metrics = RunMetrics(config.target, started=float(os.environ.get("FASTNET_STARTED", STARTED)))
-    stopper = GracefulStop(lambda: stop.requested, run_dir / "checkpoints" / LAST)
+    stopper = GracefulStop(stop, run_dir / "checkpoints" / LAST)
     parts = make_parts(config, [metrics, RandomState(config.seed), stopper])
     trainer = parts.trainer
     if trainer.is_global_zero:
         weights = sum(parameter.numel() * parameter.element_size() for parameter in parts.model.parameters())
         room_for_checkpoints(run_dir, 2 * weights)  # and a momentum
-    stop.armed = True
     ended = True
     try:
         trainer.fit(parts.model, datamodule=parts.data, ckpt_path=config.checkpoint, weights_only=True if config.checkpoint else None)

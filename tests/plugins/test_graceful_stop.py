@@ -36,11 +36,11 @@ class After(Callback):
     """Asks for the stop once its rank has done a number of batches."""
 
     def __init__(self, rank: int, batches: int) -> None:
-        self.rank, self.batches, self.asked, self.done = rank, batches, False, 0
+        self.rank, self.batches, self.requested, self.armed, self.done = rank, batches, False, False, 0
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
         self.done += 1
-        self.asked = self.asked or (trainer.global_rank == self.rank and self.done >= self.batches)
+        self.requested = self.requested or (trainer.global_rank == self.rank and self.done >= self.batches)
 
 
 def fit(rank: int, world_size: int, folder: str, asking: int, batches: int, settings: dict[str, Any]) -> tuple[str, int, int, bool]:
@@ -50,7 +50,7 @@ def fit(rank: int, world_size: int, folder: str, asking: int, batches: int, sett
         max_epochs=3,
         accelerator="cpu",
         devices=world_size,
-        callbacks=[after, GracefulStop(lambda: after.asked, file)],
+        callbacks=[after, GracefulStop(after, file)],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
