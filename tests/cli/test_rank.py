@@ -11,6 +11,7 @@ from lightning_fastnet.cli.rank import run_rank
 from lightning_fastnet.cli.settle import settle
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.run_folder import new_run_folder
+from lightning_fastnet.launch.signals import StopRequest
 from tests.cli.test_configs import composed
 
 pytest.importorskip("nvidia.dali")
@@ -46,7 +47,7 @@ EVERYTHING_OFF = ["strategy=ddp", "optimizer=sgd", "data=digits_torch", "~callba
 )
 def test_runs_with_one_part_after_the_other_off(tmp_path: Path, digits: Path, without: list[str]) -> None:
     config = resolved(tmp_path, f"data.root={digits}", *without)
-    run_rank(config)
+    run_rank(config, StopRequest())
     metrics = json.loads((Path(config.run_dir) / "metrics.json").read_text())
     assert metrics["trainer/global_step"] == 8
     assert ("profile/step_ms" in metrics) == ("~callbacks.step_profile" not in without)
@@ -55,7 +56,7 @@ def test_runs_with_one_part_after_the_other_off(tmp_path: Path, digits: Path, wi
 def test_the_last_checkpoint_is_the_last_when_the_best_came_earlier(tmp_path: Path, digits: Path) -> None:
     """Nothing learns at rate 0, so that the first of two epochs stays the best."""
     config = resolved(tmp_path, f"data.root={digits}", "optimizer.lr=0.0")
-    run_rank(config)
+    run_rank(config, StopRequest())
     folder = Path(config.run_dir) / "checkpoints"
     steps = {name: torch.load(folder / f"{name}.ckpt", weights_only=True)["global_step"] for name in ("best", "last")}
     assert steps == {"best": 4, "last": 8}
@@ -64,7 +65,7 @@ def test_the_last_checkpoint_is_the_last_when_the_best_came_earlier(tmp_path: Pa
 def test_the_seed_decides_the_result(tmp_path: Path, digits: Path) -> None:
     def loss(seed: int) -> float:
         config = resolved(tmp_path, f"data.root={digits}", f"seed={seed}")
-        run_rank(config)
+        run_rank(config, StopRequest())
         return float(json.loads((Path(config.run_dir) / "metrics.json").read_text())["val/loss"])
 
     first = loss(1)
@@ -89,4 +90,4 @@ def test_the_seed_decides_the_result(tmp_path: Path, digits: Path) -> None:
 )
 def test_bad_input_is_a_sentence(tmp_path: Path, digits: Path, override: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        run_rank(resolved(tmp_path, f"data.root={digits}", override))
+        run_rank(resolved(tmp_path, f"data.root={digits}", override), StopRequest())
