@@ -36,7 +36,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
         except OverrideParseException:
             continue  # Hydra reports it, and sentence() says it in our words
         if not override.key_or_group:
-            raise UserError(f"{argument!r} has no key before its `=`: write KEY=VALUE.")
+            raise UserError(f"{argument!r} has no key before its `=`: write KEY=VALUE, without spaces.")
         group = override.key_or_group
         if group not in choices or override.is_delete() or override.is_sweep_override():
             continue
@@ -48,4 +48,5 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def _refuse(message: str) -> NoReturn:
-    raise UserError(f"{message[:1].upper()}{message[1:]}; {PROGRAM} --help shows what there is.")
+    hint = "settings are written KEY=VALUE, without --; " if message.startswith("unrecognized") else ""
+    raise UserError(f"{message[:1].upper()}{message[1:]}; {hint}{PROGRAM} --help shows what there is.")

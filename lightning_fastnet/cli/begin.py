@@ -1,6 +1,7 @@
 """Where a run works and what it goes on from: decided once, by one process, before any rank begins."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_fastnet.cli.recall import named_run
 from lightning_fastnet.errors import UserError
-from lightning_fastnet.launch.checkpoints import LAST, is_whole
-from lightning_fastnet.launch.resume import find_run, finished, readable_checkpoint
+from lightning_fastnet.launch.resume import difference, find_run, finished, other_run, readable_checkpoint, saved_config
 from lightning_fastnet.launch.run_folder import job_id, make_run_folder, new_run_folder
 
 
@@ -44,13 +44,30 @@ def begin(config: DictConfig, folder: Path | None = None) -> Beginning:
     if config.task != "fit":
         return Beginning(_new(config, folder), _checkpoint_of(config))
     run = named_run(config)
-    if config.resume == "auto":
+    if config.resume == "auto" and config.run_dir is not None and (Path(config.run_dir) / "config.yaml").exists():
+        run = Path(config.run_dir)
+    elif config.resume == "auto":
         run = find_run(Path(config.outputs), described(config))
+        if run is None and (other := other_run(Path(config.outputs), described(config))):
+            print(f"resume=auto: no run with these settings, a new one begins; with others there is {other}", file=sys.stderr, flush=True)
     if run is None:
         return Beginning(_new(config, folder))
     metrics = finished(run, described(config))
     checkpoint = None if metrics else readable_checkpoint(run)
+    if checkpoint is not None:
+        _refuse_other_optimizer(saved_config(run), described(config))
     return Beginning(str(run.absolute()), str(checkpoint) if checkpoint else None, metrics, resumed=True)
+
+
+def _refuse_other_optimizer(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """The optimizer's settings lie in the checkpoint too, and go before the config's: a change would have no effect."""
+    curve = ("warmup_epochs", "decay")  # of the schedule, which is made anew
+    there, here = ({key: value for key, value in (one.get("optimizer") or {}).items() if key not in curve} for one in (saved, wanted))
+    if different := difference(there, here, "optimizer."):
+        key, before, now = different
+        raise UserError(
+            f"{key}={now}, but the run that goes on has {before}, and an optimizer keeps its settings: begin a new run for others."
+        )
 
 
 def described(config: DictConfig) -> dict[str, Any]:
@@ -64,11 +81,11 @@ def described(config: DictConfig) -> dict[str, Any]:
 
 def _new(config: DictConfig, folder: Path | None) -> str:
     if config.run_dir is not None:
-        run = make_run_folder(Path(str(config.run_dir)))
+        run = make_run_folder(Path(str(config.run_dir)), config.task)
     elif folder is not None:
-        run = make_run_folder(folder)
+        run = make_run_folder(folder, config.task)
     else:
-        run = new_run_folder(config.outputs, config.recipe_name, job_id())
+        run = new_run_folder(config.outputs, config.recipe_name, job_id(), config.task)
     return str(run)
 
 
@@ -76,8 +93,7 @@ def _checkpoint_of(config: DictConfig) -> str:
     file = Path(str(config.ckpt)).absolute()
     if not file.is_dir():
         return str(file)
-    last = file / "checkpoints" / LAST
-    found = last if last.is_file() and is_whole(last) else readable_checkpoint(file)
+    found = readable_checkpoint(file)
     if found is None:
         raise UserError(f"{file} has no checkpoint that can be read.")
     return str(found)

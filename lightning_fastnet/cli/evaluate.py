@@ -8,8 +8,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from lightning_fastnet.cli import STARTED
+from lightning_fastnet.cli import IN_SWEEP, STARTED
 from lightning_fastnet.errors import UserError
+
+PREDICTIONS = "predictions.csv"
 
 
 def evaluate(config: DictConfig) -> bool:
@@ -20,14 +22,16 @@ def evaluate(config: DictConfig) -> bool:
     """
     from lightning_fastnet.cli.parts import make_parts
     from lightning_fastnet.report.run_metrics import write_metrics
-    from lightning_fastnet.report.summary import print_summary
+    from lightning_fastnet.report.summary import print_line, print_summary
 
     started = float(os.environ.get("FASTNET_STARTED", STARTED))
     parts = make_parts(config, [])
     trainer, run_dir = parts.trainer, Path(config.run_dir)
     arguments: dict[str, Any] = {"datamodule": parts.data, "ckpt_path": config.checkpoint, "weights_only": True}
+    paths: list[str] = []
     if config.task == "predict":
         results = _predict(parts, run_dir, arguments)
+        paths = getattr(parts.data, "predict_paths", [])
     else:
         run = trainer.validate if config.task == "validate" else trainer.test
         run(parts.model, verbose=False, **arguments)
@@ -35,9 +39,16 @@ def evaluate(config: DictConfig) -> bool:
     if trainer.is_global_zero:
         results |= {"time/total_seconds": time.time() - started, "trainer/world_size": trainer.world_size}
         results |= {"run/status": "finished", "run/checkpoint": config.checkpoint}
+        if config.task == "test" and hasattr(parts.data, "test_split"):
+            results["test/split"] = parts.data.test_split
         write_metrics(run_dir / "metrics.json", results)
-        print_summary(f"{config.recipe_name}: {config.task}", results, None, None, run_dir)
-        print(f"Weights: {config.checkpoint}", flush=True)
+        if IN_SWEEP in os.environ:
+            print_line(results)
+        else:
+            print_summary(f"{config.recipe_name}: {config.task}", results, None, None, run_dir)
+            print(f"Weights: {config.checkpoint}", flush=True)
+            if paths:
+                print(f"Pictures: {os.path.commonpath(paths)}\nPredictions: {run_dir / PREDICTIONS}", flush=True)
     trainer.strategy.barrier()
     return True
 
@@ -58,7 +69,7 @@ def _predict(parts: Any, run_dir: Path, arguments: dict[str, Any]) -> dict[str, 
     if not trainer.is_global_zero:
         return {}
     root, classes = Path(data.root).absolute(), data.classes
-    with (run_dir / "predictions.csv").open("w", newline="") as file:
+    with (run_dir / PREDICTIONS).open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["path", "class", "probability"])
         for number, path in enumerate(data.predict_paths):

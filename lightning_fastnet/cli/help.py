@@ -7,22 +7,27 @@ from pathlib import Path
 from lightning_fastnet import __version__
 from lightning_fastnet.cli.configs import PROGRAM, group_choices, recipe_names, shipped
 
-WIDTH, HEIGHT = 100, 40  # a terminal's window
+WIDTH, HEIGHT = 80, 40  # a terminal's window
 _SHOWS = "# What it shows:"
 _OPTIONS = {
-    "KEY=VALUE": "change any setting: trainer.max_epochs=20 (--cfg job shows them all)",
+    "KEY=VALUE": "change a setting: trainer.max_epochs=20 (--cfg job: all)",
     "GROUP=NAME": "exchange a part: strategy=ddp",
-    "~callbacks.NAME": "leave a callback out: ~callbacks.progress",
-    "-m KEY=A,B,C": "one run after the other for each value: -m seed=1,2,3",
-    "resume=auto": "go on with the newest unfinished run; resume=FOLDER: with that one",
-    "task=TASK ckpt=RUN": "validate, test or predict with a run's weights instead of training",
-    "data.root=FOLDER": "your own pictures: FOLDER/train/CLASS/*.png, FOLDER/val/CLASS/*.png",
-    "trainer.devices=N": "ranks on this machine (auto: every GPU, or 2 on a CPU)",
+    "~callbacks.NAME": "leave one out: progress, step_profile, checkpoint_best",
+    "-m KEY=A,B,C": "one run after the other: -m seed=1,2,3",
+    "resume=RUN": "go on with a run, by its folder",
+    "resume=auto": "with the newest of this line; a new one if there is none",
+    "task=TASK ckpt=RUN": "validate, test or predict with a run's last weights",
+    "data.root=FOLDER": "your own pictures: train/CLASS/* and val/CLASS/* in it",
+    "trainer.devices=N": "processes (ranks); auto: every GPU, or 2 on a CPU",
     "--cfg job": "show the config, run nothing",
     "--config-dir FOLDER": "recipes of your own: FOLDER/recipe/NAME.yaml",
     "Ctrl-C": "once: finish the step, save, stop; twice: stop at once",
-    "--version, --hydra-help": "this package's version; what Hydra itself takes",
+    "--version": "this package's; --hydra-help: what Hydra itself takes",
 }
+_EXAMPLES = (
+    "fastnet-train recipe=image_folder data.root=FOLDER model=resnet18",
+    "fastnet-train task=predict ckpt=outputs/image_folder/RUN data.root=PICTURES",
+)
 
 
 def answer(arguments: Sequence[str]) -> str | None:
@@ -45,9 +50,15 @@ def help_screen(config_dir: Path | None = None) -> str:
     recipes = {name: shipped("recipes") / f"{name}.yaml" for name in recipe_names()}
     if config_dir is not None:
         recipes |= {file.stem: file for file in sorted((config_dir / "recipe").glob("*.yaml"))}
-    head = [f"usage: {PROGRAM} [recipe=NAME] [GROUP=NAME ...] [KEY=VALUE ...]", "", "Recipes:"]
-    options = ["", "Options:", *(_row(name, text, 24) for name, text in _OPTIONS.items())]
-    groups = ["", "Groups and their choices:", *(_row(name, ", ".join(names), 24) for name, names in group_choices().items())]
+    head = [
+        f"usage: {PROGRAM} [recipe=NAME] [GROUP=NAME ...] [KEY=VALUE ...]",
+        "Trains, tests, and leaves a folder in outputs/. Without a recipe: quickstart.",
+        "",
+        "Recipes:",
+    ]
+    options = ["", "Options:", *(_row(name, text, 20) for name, text in _OPTIONS.items())]
+    options += ["", "Examples:", *(f"  {line}" for line in _EXAMPLES)]
+    groups = ["", "Groups and their choices:", *(_row(name, ", ".join(names), 12) for name, names in group_choices().items())]
     room = HEIGHT - len(head) - len(options) - len(groups)
     return "\n".join([*head, *_recipe_rows(recipes, room), *options, *groups])
 

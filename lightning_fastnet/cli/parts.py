@@ -47,6 +47,8 @@ def make_parts(config: DictConfig, callbacks: list[Callback]) -> Parts:
     if checkpoint is not None:
         check_fits(Path(config.checkpoint), checkpoint["state_dict"], model.state_dict())
         _agree_on_classes(data, checkpoint, training)
+        if training:
+            _refuse_fewer_epochs(checkpoint, config.trainer.max_epochs)
         callbacks = [*callbacks, _Relocated(Path(config.run_dir) / "checkpoints")]
     made = [_make(callback) for callback in (config.get("callbacks") or {}).values()]
     if not training:
@@ -96,6 +98,12 @@ def _agree_on_classes(data: Any, checkpoint: dict[str, Any], training: bool) -> 
             f"The checkpoint was trained on the classes {', '.join(trained_on)}; the data has {', '.join(data.classes)}: "
             "give the data that it was trained on, or start a run of its own without resume."
         )
+
+
+def _refuse_fewer_epochs(checkpoint: dict[str, Any], epochs: int | None) -> None:
+    done = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    if epochs is not None and -1 < epochs < done:
+        raise UserError(f"trainer.max_epochs={epochs}, but the run that goes on has trained {done}: give at least that many.")
 
 
 def _make(node: DictConfig, **arguments: Any) -> Any:

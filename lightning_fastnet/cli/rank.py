@@ -10,7 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_fastnet.cli import STARTED
+from lightning_fastnet.cli import IN_SWEEP, STARTED
+from lightning_fastnet.cli.entry import modules_here_last
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.checkpoints import LAST
 from lightning_fastnet.launch.signals import StopRequest, end_with_parent, watch_signals
@@ -76,37 +77,43 @@ def _fit(config: DictConfig, stop: StopRequest) -> bool:
         ended = False
     diverged = not all(math.isfinite(value) for value in metrics.values.values())
     if trainer.is_global_zero:
-        _write_down(config, trainer, metrics, "stopped" if not ended else "diverged" if diverged else "finished")
+        _write_down(config, parts, metrics, "stopped" if not ended else "diverged" if diverged else "finished")
     trainer.strategy.barrier()  # a rank that leaves with an error ends the others: not before rank 0 has written
     if diverged:
         raise UserError("The run diverged, its loss is not finite any more: lower optimizer.lr or lengthen optimizer.warmup_epochs.")
     return ended
 
 
-def _write_down(config: DictConfig, trainer: Any, metrics: Any, status: str) -> None:
+def _write_down(config: DictConfig, parts: Any, metrics: Any, status: str) -> None:
     from lightning_fastnet.plugins.step_profile import StepProfile
     from lightning_fastnet.report.learning_curve import draw_learning_curve
     from lightning_fastnet.report.run_metrics import write_metrics
-    from lightning_fastnet.report.summary import print_summary
+    from lightning_fastnet.report.summary import print_line, print_summary
 
-    run_dir = Path(config.run_dir)
+    trainer, run_dir = parts.trainer, Path(config.run_dir)
     profile = next((callback for callback in trainer.callbacks if isinstance(callback, StepProfile)), None)
+    results = metrics.as_dict(trainer) | (profile.summary() if profile else {}) | {"run/status": status}
+    if hasattr(parts.data, "test_split"):
+        results["test/split"] = parts.data.test_split
+    write_metrics(run_dir / "metrics.json", results)  # first: it says that the run has ended
     if (run_dir / "metrics.csv").exists():
         draw_learning_curve(run_dir / "metrics.csv", run_dir / "learning_curve.png", config.target, config.recipe_name)
-    results = metrics.as_dict(trainer) | (profile.summary() if profile else {}) | {"run/status": status}
-    write_metrics(run_dir / "metrics.json", results)
+    if IN_SWEEP in os.environ:
+        print_line(results)
+        return
     print_summary(f"{config.recipe_name}: {status}", results, config.target, profile.verdict() if profile else None, run_dir)
 
 
 def main() -> None:
     """``python -m lightning_fastnet.cli.rank CONFIG``: how the launcher starts a rank; the config is resolved already."""
+    end_with_parent()
     rank = os.environ.get("LOCAL_RANK", "0")
     stop = watch_signals(announce=rank == "0")
-    end_with_parent()
+    modules_here_last()
     if rank != "0":  # one rank speaks to the terminal
         log = os.open(Path(os.environ["FASTNET_LOGS"]) / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(log, sys.stdout.fileno())
-        os.dup2(log, sys.stderr.fileno())
+        os.dup2(log, 1)
+        os.dup2(log, 2)
     from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
     handler = get_error_handler()

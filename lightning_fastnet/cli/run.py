@@ -15,6 +15,7 @@ from lightning_fastnet.cli.recall import recall
 from lightning_fastnet.cli.settle import settle
 from lightning_fastnet.cli.value_types import check_values
 from lightning_fastnet.errors import UserError
+from lightning_fastnet.launch.checkpoints import make_last, newest_first
 from lightning_fastnet.launch.devices import cpu_threads
 from lightning_fastnet.launch.local_ranks import run_local_ranks
 from lightning_fastnet.launch.outside import agree, outside_rank
@@ -26,7 +27,15 @@ FOLDER = "run/folder"
 
 
 class Interrupted(Exception):  # noqa: N818  # not an error
-    """Ctrl-C ended a run; the message says how to go on."""
+    """Ctrl-C ended a run; the message says how to go on.
+
+    Attributes:
+        metrics: what its ``metrics.json`` holds.
+    """
+
+    def __init__(self, message: str, metrics: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.metrics = metrics
 
 
 def run(config: DictConfig, overrides: list[str], folder: Path | None = None) -> dict[str, Any]:
@@ -64,6 +73,9 @@ def run(config: DictConfig, overrides: list[str], folder: Path | None = None) ->
     assert isinstance(resolved, DictConfig)
     resolved.overrides = recalled.overrides  # as they were typed, also where they point at other settings
     with claim(run_dir) if speaks else nullcontext():
+        if speaks and beginning.resumed and beginning.checkpoint:
+            make_last(Path(beginning.checkpoint))
+        before = _Before(run_dir)
         try:
             if speaks:
                 _announce(resolved, beginning)
@@ -72,29 +84,46 @@ def run(config: DictConfig, overrides: list[str], folder: Path | None = None) ->
             else:
                 _run_here(resolved, speaks)
         except UserError:
-            if speaks and not beginning.resumed:
+            if speaks and beginning.resumed:
+                before.put_back()
+            elif speaks:
                 release_empty(run_dir, Path(config.outputs))
             raise
         except KeyboardInterrupt:
-            if _metrics(run_dir).get(STATUS) != "finished":
-                checkpoint = any((run_dir / "checkpoints").glob("*.ckpt"))
-                raise Interrupted(f"interrupted; to go on: {PROGRAM} resume={run_dir}" if checkpoint else "interrupted") from None
+            metrics = {**_metrics(run_dir), FOLDER: str(run_dir)}
+            finished = metrics.get(STATUS) == "finished"
+            if not finished or folder is not None:
+                goes_on = f"; to go on: {PROGRAM} resume={run_dir}" if newest_first(run_dir) and not finished else ""
+                raise Interrupted(f"interrupted{goes_on}", metrics) from None
     return {**_metrics(run_dir), FOLDER: str(run_dir)} if speaks else {}
 
 
+class _Before:
+    """What a resumed run's folder said before; a resume that is refused before it wrote a checkpoint must leave it so."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._texts = {name: (run_dir / name).read_bytes() for name in (CONFIG, METRICS) if (run_dir / name).exists()}
+        self._run_dir, self._newest = run_dir, newest_first(run_dir)[:1]
+
+    def put_back(self) -> None:
+        if newest_first(self._run_dir)[:1] == self._newest:
+            for name, text in self._texts.items():
+                (self._run_dir / name).write_bytes(text)
+
+
 def _announce(config: DictConfig, beginning: Beginning) -> None:
+    """Says where the run works, and puts its config there; a resumed run's metrics are first marked as those of a run that goes on."""
     run_dir = Path(beginning.run_dir)
-    for name, text in ((CONFIG, OmegaConf.to_yaml(config)), (METRICS, json.dumps({**_metrics(run_dir), STATUS: "running"}, indent=2))):
-        if name == METRICS and not (run_dir / METRICS).exists():
-            continue  # only a resumed run has them
-        beside = run_dir / f".{name}.tmp"
-        try:
+    texts = {CONFIG: OmegaConf.to_yaml(config)}
+    if (run_dir / METRICS).exists():
+        texts = {METRICS: json.dumps({**_metrics(run_dir), STATUS: "running"}, indent=2), **texts}
+    try:
+        for name, text in texts.items():
+            beside = run_dir / f".{name}.tmp"
             beside.write_text(text)
             beside.replace(run_dir / name)
-        except OSError as error:
-            raise UserError(
-                f"{run_dir} cannot be written ({error.strerror}): make room, or give another place with outputs=FOLDER."
-            ) from error
+    except OSError as error:
+        raise UserError(f"{run_dir} cannot be written ({error.strerror}): make room, or give another place with outputs=FOLDER.") from error
     ranks = config.trainer.devices * config.trainer.num_nodes
     goes_on = f", going on from {Path(beginning.checkpoint).name}" if beginning.resumed and beginning.checkpoint else ""
     print(f"{config.recipe_name}: {ranks} {config.trainer.accelerator} rank(s), {run_dir}{goes_on}", file=sys.stderr, flush=True)
@@ -111,6 +140,7 @@ def _run_here(config: DictConfig, speaks: bool) -> None:
 
 def _metrics(run_dir: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads((run_dir / METRICS).read_text()))
+        metrics = json.loads((run_dir / METRICS).read_text())
     except (OSError, ValueError):
         return {}
+    return metrics if isinstance(metrics, dict) else {}

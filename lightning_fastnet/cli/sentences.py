@@ -12,7 +12,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from hydra.utils import get_object
 from omegaconf import DictConfig
 
-from lightning_fastnet.cli.configs import shipped
+from lightning_fastnet.cli.configs import PROGRAM, shipped
 from lightning_fastnet.errors import UserError
 
 
@@ -24,7 +24,7 @@ def sentence(error: Exception) -> str:
     """
     text = str(error)
     if isinstance(error, OverrideParseException):
-        return f"{error.override!r} is not of the form key=value."
+        return f"{error.override!r} is not of the form key=value; lists have no spaces, {PROGRAM} --help shows what there is."
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and "/" in error.missing_cfg_file:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         options = [str(option) for option in error.options or [] if option]
@@ -44,7 +44,7 @@ def sentence(error: Exception) -> str:
 
 
 _ANSWERS = {  # what Hydra or OmegaConf say: what we say
-    r"Ambiguous value for argument '([^=]*)=(.*)'": "{0} got several values, {1}: put -m before it for one run each, or write {0}=[{1}].",
+    r"Ambiguous value for argument '([^=]*)=(.*)'": "{0} got several values, {1}: put -m before it for one run each; a list is [{1}].",
     r"^(\S+) appears more than once in the final defaults list": "{0} is chosen twice: write {0}=NAME once, without a +.",
     r"Additional config directory '(.*)' not found": "--config-dir {0} is no folder: give one that holds recipe/NAME.yaml.",
     r"An item is already at '(.*)'": "The config has {0} already: write {0}=VALUE without the +.",
@@ -102,7 +102,21 @@ def _one_line(error: BaseException) -> str:
 def _unknown_key(key: str) -> str:
     name = key.partition("@")[0]
     known = ["recipe", *_keys(_default_config())]
-    return f"The config has no key {name!r}{_nearest(name, known)}; fastnet-train --cfg job shows them all."
+    last = name.rpartition(".")[2]
+    meant = _ELSEWHERE.get(last) or next((one for one in known if one.rpartition(".")[2] == last), None)
+    hint = f" (did you mean {meant}?)" if meant else _nearest(name, known)
+    return f"The config has no key {name!r}{hint}; {PROGRAM} --cfg job shows them all."
+
+
+_ELSEWHERE = {  # what other programs call it
+    "gpus": "trainer.devices",
+    "num_gpus": "trainer.devices",
+    "batch_size": "global_batch_size",
+    "epochs": "trainer.max_epochs",
+    "workers": "data.num_threads",
+    "num_workers": "data.num_threads",
+    "learning_rate": "optimizer.lr",
+}
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:

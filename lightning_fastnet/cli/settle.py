@@ -25,11 +25,14 @@ def settle(config: DictConfig, place: OutsideRank | None) -> None:
     Raises:
         UserError: data that is not there, devices that are not there, a batch that cannot be shared.
     """
+    if "recipe" in config:
+        raise UserError("The recipe's keys would have no effect: it needs `# @package _global_` as its first line.")
     for group in _NEEDED:
         if not config.get(group):
             article = "an" if group[0] in "aeiou" else "a"
             raise UserError(f"A run needs {article} {group}, and it was left out: exchange it with {group}=NAME instead.")
     check_numbers(config)
+    _check_warmup(config)
     _check_places(config)
     _count_classes(config)
     trainer = config.trainer
@@ -62,6 +65,10 @@ def _check_places(config: DictConfig) -> None:
         config.data.root = str(Path(str(root)).absolute())  # a folder named 2026 comes as a number
         if not Path(config.data.root).is_dir():
             raise UserError(f"data.root={root} does not exist: give a folder with train/ and val/ in it.")
+        if config.task == "fit" and not (Path(config.data.root) / "train").is_dir():
+            parent = Path(config.data.root).parent
+            hint = f"; do you mean data.root={parent}?" if (parent / "train").is_dir() else ": give a folder with train/ and val/ in it."
+            raise UserError(f"data.root={root} has no folder train/{hint}")
     for key, example in (("outputs", "outputs=FOLDER"), ("recipe_name", "recipe_name=NAME")):
         if key in config:
             if config[key] in (None, ""):
@@ -69,12 +76,21 @@ def _check_places(config: DictConfig) -> None:
             config[key] = str(config[key])
 
 
+def _check_warmup(config: DictConfig) -> None:
+    warmup, epochs = config.optimizer.get("warmup_epochs"), config.trainer.get("max_epochs")
+    if config.task == "fit" and warmup is not None and epochs is not None and warmup > epochs:
+        raise UserError(
+            f"optimizer.warmup_epochs={warmup} is longer than the run, trainer.max_epochs={epochs}: add optimizer.warmup_epochs=0, or "
+            "a share of the run."
+        )
+
+
 def _count_classes(config: DictConfig) -> None:
     """``model.num_classes=null``: as many as the training data, or the run that the weights come from."""
     if "num_classes" not in config.model or config.model.num_classes is not None:
         return
-    run = named_run(config) if config.task != "fit" else None
     if config.task != "fit":
+        run = named_run(config)
         config.model.num_classes = saved_config(run)["model"]["num_classes"] if run else _classes_in(Path(str(config.ckpt)))
         return
     root = config.data.get("root")
@@ -82,7 +98,10 @@ def _count_classes(config: DictConfig) -> None:
         root = instantiate(config.data.prepare)()  # the digits: writes them unless they are there
     if root is None:
         _refuse_without_root(config)
-    config.model.num_classes = len(class_names(root))
+    names = class_names(root)
+    if len(names) < 2:
+        raise UserError(f"{root}/train has one class only, {names[0]!r}: a classifier needs two subfolders or more.")
+    config.model.num_classes = len(names)
 
 
 def _classes_in(file: Path) -> int:

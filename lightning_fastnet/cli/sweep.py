@@ -2,16 +2,19 @@
 
 import csv
 import os
-import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
-from lightning_fastnet.cli.run import FOLDER, Interrupted
+from lightning_fastnet.cli.run import FOLDER, STATUS, Interrupted
 from lightning_fastnet.errors import UserError
 
 _RESULTS = ("val/top1", "test/top1", "val/loss", "train/images_per_second", "time/total_seconds")
+
+_OURS = ("job", "status", "folder", "message")
 
 
 class Sweep:
@@ -39,15 +42,16 @@ class Sweep:
             KeyboardInterrupt: to end the sweep.
         """
         self._folder = folder.absolute()
-        print(f"job {number}: {' '.join(overrides)}", file=sys.stderr, flush=True)
+        print(f"job {number}: {' '.join(overrides) or '(no changes)'}", file=sys.stderr, flush=True)
         row: dict[str, Any] = {"job": number, "status": "failed", **dict(_split(one) for one in overrides), "folder": ""}
         self._rows.append(row)
         metrics: dict[str, Any] = {}
         try:
             metrics = run(self._folder / str(number))
-            row["status"] = metrics.get("run/status", "finished")
+            row["status"] = metrics.get(STATUS, "finished")
         except Interrupted as error:
-            row["status"], row["message"] = "interrupted", str(error)
+            metrics = error.metrics
+            row["status"], row["message"] = metrics.get(STATUS, "interrupted"), str(error)
             raise KeyboardInterrupt from None
         except KeyboardInterrupt:
             row["status"] = "interrupted"
@@ -60,7 +64,8 @@ class Sweep:
             own = self._folder / str(number)
             row["folder"] = metrics.get(FOLDER, str(own))
             if row["folder"] != str(own):  # it went on with an earlier run, and Hydra made a folder for it
-                shutil.rmtree(own, ignore_errors=True)
+                with suppress(OSError):  # something is in it
+                    own.rmdir()
             self._write()
         return metrics.get("val/top1")
 
@@ -83,10 +88,8 @@ class Sweep:
         from rich.console import Console
         from rich.table import Table
 
-        settings = dict.fromkeys(
-            name for row in self._rows for name in row if name not in ("job", "status", "folder", "message", *_RESULTS)
-        )
-        varied = [name for name in settings if len({row.get(name) for row in self._rows}) > 1] or list(settings)
+        settings = dict.fromkeys(name for row in self._rows for name in row if name not in (*_OURS, *_RESULTS))
+        varied = [name for name in settings if len({row.get(name) for row in self._rows}) > 1]
         table = Table(title="Sweep", title_justify="left")
         for name in ("job", *varied, "val/top1", "test/top1", "seconds", "status"):
             table.add_column(name, justify="left" if name in varied or name == "status" else "right")
@@ -97,6 +100,8 @@ class Sweep:
             table.add_row(*cells, "-" if seconds is None else f"{seconds:.1f}", row["status"])
         console = Console()
         console.print(table)
+        for line in over_seeds(self._rows):
+            console.print(line, soft_wrap=True, highlight=False)
         console.print(f"Sweep folder: {self._folder}", soft_wrap=True, highlight=False)
 
     def finish(self) -> None:
@@ -109,6 +114,23 @@ class Sweep:
         failed = [str(row["job"]) for row in self._rows if row["status"] not in ("finished",)]
         if failed:
             raise UserError(f"{len(failed)} of {len(self._rows)} jobs failed (job {', '.join(failed)}): see {self._folder}/sweep.csv.")
+
+
+def over_seeds(rows: Sequence[Mapping[str, Any]], metric: str = "val/top1") -> list[str]:
+    """A line for each setting that ran with several seeds: mean and standard deviation (N - 1) of a share, in percent."""
+    groups: dict[tuple[tuple[str, Any], ...], list[float]] = {}
+    for row in rows:
+        if row.get("seed") is not None and row.get(metric) is not None and row["status"] == "finished":
+            settings = tuple((name, value) for name, value in row.items() if name not in (*_OURS, *_RESULTS, "seed"))
+            groups.setdefault(settings, []).append(100 * row[metric])
+    varied = {one for settings in groups for one in settings if any(one not in other for other in groups)}
+    lines = []
+    for settings, shares in groups.items():
+        if len(shares) > 1:
+            what = ", ".join(f"{name}={value}" for name, value in settings if (name, value) in varied)
+            spread = f"{metric} {mean(shares):.2f} ± {stdev(shares):.2f} %"
+            lines.append(f"{f'{what}: ' if what else ''}{spread} over {len(shares)} seeds")
+    return lines
 
 
 def _split(override: str) -> tuple[str, str]:

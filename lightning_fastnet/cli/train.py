@@ -13,7 +13,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from lightning_fastnet.cli import STARTED
+from lightning_fastnet.cli import IN_SWEEP, STARTED
 from lightning_fastnet.cli.arguments import check_arguments
 from lightning_fastnet.cli.configs import PROGRAM, register, shipped
 from lightning_fastnet.cli.help import answer
@@ -30,6 +30,7 @@ def main() -> None:
     if (text := answer(sys.argv[1:])) is not None:
         print(text)
         return
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))  # Hydra wants it before or after all else
     os.environ["FASTNET_STARTED"] = str(STARTED)  # for the ranks
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printer
     register()
@@ -40,6 +41,7 @@ def main() -> None:
         composed = HydraConfig.get()
         overrides = [str(one) for one in OmegaConf.to_container(composed.overrides.task, resolve=False)]  # type: ignore[union-attr]
         if composed.mode == RunMode.MULTIRUN:
+            os.environ[IN_SWEEP] = "1"
             if composed.job.num > 0:
                 os.environ["FASTNET_STARTED"] = str(time.time())  # a run's time is its own
             return sweep.job(Path(composed.sweep.dir), int(composed.job.num), overrides, lambda folder: run(config, overrides, folder))

@@ -16,13 +16,20 @@ def class_names(root: str | Path) -> list[str]:
     """The classes of the training set under ``root``: the sorted names of ``root/train``'s subfolders.
 
     Raises:
-        UserError: ``root/train`` is missing or holds no pictures.
+        UserError: ``root/train`` is missing, or a class in it holds no pictures.
     """
     folder = Path(root) / "train"
     names = _class_folders(folder)
-    if not any(_pictures(folder / name) for name in names):
-        raise _no_pictures(folder)
+    _refuse_empty(folder, names)
     return names
+
+
+def _refuse_empty(folder: Path, names: list[str]) -> None:
+    empty = [name for name in names if not _pictures(folder / name)]
+    if len(empty) == len(names):
+        raise _no_pictures(folder)
+    if empty:
+        raise UserError(f"The class {empty[0]!r} in {folder} holds no pictures of its own: remove its folder, or put pictures into it.")
 
 
 def _class_folders(root: Path) -> list[str]:
@@ -67,6 +74,8 @@ class ClassFolder:
         root = Path(root)
         found = _class_folders(root)
         names = found if classes is None else classes
+        if classes is None:
+            _refuse_empty(root, found)
         unknown = [name for name in found if name not in names]
         if unknown:
             raise UserError(f"{root} has the class {unknown[0]!r}, which the training data lacks: remove it or add it there.")

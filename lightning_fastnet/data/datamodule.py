@@ -117,6 +117,11 @@ class FolderDataModule(LightningDataModule):
             self._root = Path(self._prepare())
         return self._root
 
+    @property
+    def test_split(self) -> str:
+        """``"test"``, or ``"val"`` where there is no folder of that name."""
+        return "test" if (self.root / "test").is_dir() else "val"
+
     def prepare_data(self) -> None:
         """On one rank a machine, before the others look."""
         _ = self.root
@@ -132,7 +137,7 @@ class FolderDataModule(LightningDataModule):
         return self.loader(self._folder("val"), training=False)
 
     def test_dataloader(self) -> Loader:
-        return self.loader(self._folder("test" if (self.root / "test").is_dir() else "val"), training=False)
+        return self.loader(self._folder(self.test_split), training=False)
 
     def predict_dataloader(self) -> Loader:
         """Every picture once, with label 0; result ``i`` of rank ``r`` of ``N`` ranks is that of ``predict_paths[r + i * N]``."""
@@ -178,8 +183,9 @@ class FolderDataModule(LightningDataModule):
     def _threads(self) -> int:
         if self.num_threads is not None:
             return self.num_threads
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         ranks_here = 1 if self.trainer is None else self.trainer.num_devices
-        return max(1, _cores() // ranks_here)
+        return max(1, cores // ranks_here)
 
     def _order(self, training: bool) -> dict[str, Any]:
         return {
@@ -241,8 +247,3 @@ class DALIDataModule(FolderDataModule):
         if self.device == "gpu" and root_device.type != "cuda":
             raise UserError(f"device='gpu' decodes on a GPU, but the Trainer runs on {root_device.type}: use device='auto'.")
         return root_device.index if root_device.type == "cuda" and self.device != "cpu" else None
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,6 +1,8 @@
 """A run's checkpoints: which there are, which are whole, what is in them."""
 
+import os
 import pickle
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,23 @@ def newest_first(run_dir: Path) -> list[Path]:
     """A run's checkpoints, the last written first."""
     files = [file for file in (run_dir / "checkpoints").glob("*.ckpt") if file.is_file()]
     return sorted(files, key=lambda file: file.stat().st_mtime_ns, reverse=True)
+
+
+def make_last(file: Path) -> None:
+    """Puts a checkpoint in the place of ``last.ckpt``, and leaves it where it is.
+
+    A run that goes on from another one does so because the last is damaged; the next save would move that to ``previous.ckpt``.
+    """
+    last = file.with_name(LAST)
+    if file.name == LAST:
+        return
+    beside = last.with_name(f".{LAST}.tmp")
+    beside.unlink(missing_ok=True)
+    try:
+        os.link(file, beside)
+    except OSError:  # a file system without links
+        shutil.copyfile(file, beside)
+    os.replace(beside, last)
 
 
 def is_whole(file: Path) -> bool:
@@ -45,6 +64,17 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
     if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
         raise UserError(f"{file} is not a checkpoint of a run: it has no state_dict.")
     return checkpoint
+
+
+def global_step(file: Path) -> int:
+    """After how many optimizer steps a checkpoint was written; -1 if it does not say so. Its tensors are not read."""
+    import torch
+
+    try:
+        checkpoint = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        return int(checkpoint["global_step"])
+    except (pickle.UnpicklingError, RuntimeError, TypeError, KeyError, ValueError):
+        return -1
 
 
 def relocate(callbacks: dict[str, Any], folder: Path) -> None:

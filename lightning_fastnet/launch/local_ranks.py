@@ -12,6 +12,7 @@ from typing import Any
 
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.devices import cpu_threads
+from lightning_fastnet.launch.signals import PARENT
 
 
 class RankFailedError(RuntimeError):
@@ -39,6 +40,8 @@ def run_local_ranks(module: str, arguments: list[str], ranks: int, logs: Path) -
     environ = {
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(cpu_threads(ranks))),
         "FASTNET_LOGS": str(logs),
+        "PYTHONSAFEPATH": "1",  # a queue.py in the folder that the user stands in must not stand before Python's own
+        PARENT: str(os.getpid()),
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": str(store.port),
         "WORLD_SIZE": str(ranks),

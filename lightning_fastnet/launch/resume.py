@@ -3,13 +3,14 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from lightning_fastnet.errors import UserError
-from lightning_fastnet.launch.checkpoints import is_whole, newest_first
+from lightning_fastnet.launch.checkpoints import LAST, global_step, is_whole, newest_first
 from lightning_fastnet.launch.run_folder import SWEEPS
 
 # where and on how many ranks a run computes, not what
@@ -41,9 +42,9 @@ def saved_config(run_dir: Path) -> dict[str, Any]:
     """
     try:
         config = yaml.safe_load((run_dir / "config.yaml").read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise UserError(f"{run_dir} is not a run's folder: it has no config.yaml that can be read.") from error
-    if not isinstance(config, dict):
+    if not isinstance(config, dict) or "recipe_name" not in config:
         raise UserError(f"{run_dir} is not a run's folder: its config.yaml is not that of a run.")
     return config
 
@@ -51,14 +52,35 @@ def saved_config(run_dir: Path) -> dict[str, Any]:
 def find_run(outputs: Path, config: dict[str, Any]) -> Path | None:
     """The newest run in ``outputs`` that has a checkpoint and is the one that ``config`` (resolved) describes; None: there is none."""
     wanted = identity(config)
+    return next((run for run, saved in _newest_runs(outputs, config) if identity(saved) == wanted), None)
+
+
+def other_run(outputs: Path, config: dict[str, Any]) -> str | None:
+    """The newest run of this recipe with other settings, and the first of them, in words; None: there is none."""
+    for run, saved in _newest_runs(outputs, config):
+        different = difference(identity(saved), identity(config))
+        if different:
+            key, there, here = different
+            return f"resume={run} ({key}={there} there, {here} here)"
+    return None
+
+
+def difference(one: Any, other: Any, prefix: str = "") -> tuple[str, Any, Any] | None:
+    """The first key whose values differ, and both; None: they are equal. What is not there is ``None``."""
+    if one == other:
+        return None
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return prefix.rstrip("."), one, other
+    found = (difference(one.get(key), other.get(key), f"{prefix}{key}.") for key in {**one, **other})
+    return next((pair for pair in found if pair), None)
+
+
+def _newest_runs(outputs: Path, config: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Runs of a recipe that have a checkpoint and a config that can be read, the newest first."""
     runs = [(files[0].stat().st_mtime_ns, run) for run in _runs(outputs, str(config["recipe_name"])) if (files := newest_first(run))]
     for _, run in sorted(runs, reverse=True):
-        try:
-            if identity(saved_config(run)) == wanted:
-                return run
-        except UserError:
-            continue
-    return None
+        with suppress(UserError):
+            yield run, saved_config(run)
 
 
 def _runs(outputs: Path, recipe: str) -> Iterator[Path]:
@@ -67,12 +89,19 @@ def _runs(outputs: Path, recipe: str) -> Iterator[Path]:
 
 
 def readable_checkpoint(run_dir: Path) -> Path | None:
-    """The newest checkpoint of a run that is whole; says on standard error which ones were passed over. None: it has none."""
-    for file in newest_first(run_dir):
+    """``last.ckpt``, or the one that got furthest of those that are whole; None: there is none.
+
+    Says on standard error which ones were passed over. (Dates are not asked: a copied folder's say nothing.)
+    """
+    whole = []
+    for file in sorted(newest_first(run_dir), key=lambda file: file.name != LAST):
         if is_whole(file):
-            return file
-        print(f"warning: the checkpoint {file} is damaged and passed over", file=sys.stderr, flush=True)
-    return None
+            whole.append(file)
+            if file.name == LAST:
+                break
+        else:
+            print(f"warning: the checkpoint {file} is damaged and passed over", file=sys.stderr, flush=True)
+    return whole[0] if len(whole) == 1 else max(whole, key=global_step, default=None)
 
 
 def finished(run_dir: Path, config: dict[str, Any]) -> dict[str, Any] | None:
@@ -81,5 +110,5 @@ def finished(run_dir: Path, config: dict[str, Any]) -> dict[str, Any] | None:
         metrics = json.loads((run_dir / "metrics.json").read_text())
     except (OSError, ValueError):
         return None
-    done = metrics.get("run/status") == "finished" and identity(saved_config(run_dir)) == identity(config)
+    done = isinstance(metrics, dict) and metrics.get("run/status") == "finished" and identity(saved_config(run_dir)) == identity(config)
     return metrics if done else None

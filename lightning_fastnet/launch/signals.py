@@ -8,6 +8,7 @@ import sys
 import threading
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PARENT = "FASTNET_PARENT"
 STOPPING = "stopping at the end of this step (an evaluation under way ends first); Ctrl-C again ends at once"
 
 
@@ -44,9 +45,9 @@ def watch_signals(announce: bool) -> StopRequest:
 
 
 def end_with_parent() -> None:
-    """Ends this process when the one that started it is gone, however it went (Linux)."""
+    """Ends this process when the one that started it (:data:`PARENT` in the environment) is gone, however it went (Linux)."""
     if sys.platform == "linux":
-        parent = os.getppid()
+        parent = int(os.environ.get(PARENT, os.getppid()))
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it went in between
             os._exit(1)

@@ -33,7 +33,7 @@ class _Appending(ExperimentWriter):
         with file.open(newline="") as rows:
             reader = csv.DictReader(rows)
             self.metrics_keys = list(reader.fieldnames or [])
-            kept = [row for row in reader if row.get("step") and int(row["step"]) < from_step]
+            kept = [row for row in reader if (row.get("step") or "").isdecimal() and int(row["step"]) < from_step]
         beside = file.with_suffix(".tmp")
         with beside.open("w", newline="") as rows:
             writer = csv.DictWriter(rows, self.metrics_keys, extrasaction="ignore")

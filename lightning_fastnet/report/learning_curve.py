@@ -2,6 +2,7 @@
 
 import csv
 import math
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -10,9 +11,11 @@ def read_column(csv_file: Path, name: str) -> tuple[list[float], list[float]]:
     epochs, values = [], []
     with csv_file.open(newline="") as rows:
         for row in csv.DictReader(rows):
-            if row.get(name) and row.get("epoch") and math.isfinite(float(row[name])):
-                epochs.append(float(row["epoch"]) + 1)
-                values.append(float(row[name]))
+            with suppress(TypeError, ValueError):  # not in this row, or a line that was cut off
+                epoch, value = float(row["epoch"]) + 1, float(row[name])
+                if math.isfinite(value):
+                    epochs.append(epoch)
+                    values.append(value)
     return epochs, values
 
 

@@ -23,8 +23,8 @@ from lightning_fastnet.errors import UserError
         ("model={a:1}", "'model={a:1}' names no file of the group model: choose one of "),
         ("optimizer=[lars,sgd]", "'optimizer=[lars,sgd]' names no file of the group optimizer: "),
         ("strategy=", "'strategy=' names no file of the group strategy: choose one of "),
-        ("=5", "'=5' has no key before its `=`: write KEY=VALUE."),
-        ("--nope", "Unrecognized arguments: --nope; fastnet-train --help shows what there is."),
+        ("=5", "'=5' has no key before its `=`: write KEY=VALUE, without spaces."),
+        ("--nope", "Unrecognized arguments: --nope; settings are written KEY=VALUE, without --; fastnet-train --help shows what there is."),
     ],
 )
 def test_refused(argument: str, words: str) -> None:
@@ -55,9 +55,14 @@ def test_the_rest_is_hydras(arguments: list[str]) -> None:
         ("model.channels_last=2", "model.channels_last=2 must be true or false."),
         ("data.root=${nope}", "data.root points at ${nope}, which is not there: fastnet-train --cfg job shows all keys."),
         ("+seed=3", "The config has seed already: write seed=VALUE without the +."),
-        ("seed=1,2", "seed got several values, 1,2: put -m before it for one run each, or write seed=[1,2]."),
+        ("seed=1,2", "seed got several values, 1,2: put -m before it for one run each; a list is [1,2]."),
         ("--config-dir /no/such recipe=x", "--config-dir /no/such is no folder: give one that holds recipe/NAME.yaml."),
-        ("--unknown", "Unrecognized arguments: --unknown; fastnet-train --help shows what there is."),
+        ("lr=0.1", "The config has no key 'lr' (did you mean optimizer.lr?); fastnet-train --cfg job shows them all."),
+        ("gpus=2", "The config has no key 'gpus' (did you mean trainer.devices?); fastnet-train --cfg job shows them all."),
+        (
+            "--unknown",
+            "Unrecognized arguments: --unknown; settings are written KEY=VALUE, without --; fastnet-train --help shows what there is.",
+        ),
         ("~recipe", "recipe_name is empty, and it names the run's folder: give recipe_name=NAME."),
     ],
 )

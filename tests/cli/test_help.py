@@ -31,7 +31,7 @@ def test_the_command_prints_one_screen_and_imports_nothing_heavy(tmp_path: Path,
     assert (done.returncode, done.stderr.strip()) == (0, "")
     lines = done.stdout.splitlines()
     assert len(lines) <= HEIGHT == 40
-    assert max(map(len, lines)) <= WIDTH == 100
+    assert max(map(len, lines)) <= WIDTH == 80
     for recipe in recipe_names():
         assert any(line.split()[:1] == [recipe] or recipe in line.split("also:")[-1] for line in lines), recipe
     for group, names in group_choices().items():

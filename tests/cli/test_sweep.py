@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lightning_fastnet.cli.run import FOLDER
-from lightning_fastnet.cli.sweep import Sweep
+from lightning_fastnet.cli.sweep import Sweep, over_seeds
 from lightning_fastnet.errors import UserError
 from tests.cli.command import command, environment
 
@@ -120,6 +120,18 @@ def test_two_sweeps_in_the_same_second_have_two_folders() -> None:
     names = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() for _ in range(2)]
     assert names[0][0] == names[0][1], "one sweep, one folder"
     assert names[0][0].rpartition("_")[2] != names[1][0].rpartition("_")[2], "two sweeps, two folders, whatever the clock says"
+
+
+def test_seeds_are_averaged_setting_by_setting() -> None:
+    rows = [
+        {"job": seed, "status": "finished", "seed": str(seed), "lr": lr, "momentum": "0.9", "val/top1": top1, "folder": "f"}
+        for lr, shares in (("1", (0.5, 0.6, 0.7)), ("2", (0.25, 0.35)), ("3", (0.1,)))
+        for seed, top1 in enumerate(shares)
+    ]
+    rows.append({"job": 9, "status": "failed", "seed": "9", "lr": "1", "momentum": "0.9", "val/top1": None})
+    assert over_seeds(rows) == ["lr=1: val/top1 60.00 ± 10.00 % over 3 seeds", "lr=2: val/top1 30.00 ± 7.07 % over 2 seeds"]
+    assert over_seeds(rows[:3]) == ["val/top1 60.00 ± 10.00 % over 3 seeds"]
+    assert over_seeds([{"job": 0, "status": "finished", "val/top1": 0.5}]) == []
 
 
 def test_a_sweep_inside_torchrun_is_refused(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ WRONG_AT_ONCE = [
     (["optimizr.lr=1"], "The config has no key 'optimizr.lr' (did you mean optimizer.lr?); fastnet-train --cfg job shows them all."),
     (["recipee=x"], "The config has no key 'recipee' (did you mean recipe?); fastnet-train --cfg job shows them all."),
     (["~callbacks.profile"], "The config has no key 'callbacks.profile' (did you mean callbacks.step_profile?)"),
-    (["seed"], "'seed' is not of the form key=value."),
+    (["seed"], "'seed' is not of the form key=value; lists have no spaces, fastnet-train --help shows what there is."),
     (["data.root=/no/such"], "data.root=/no/such does not exist: give a folder with train/ and val/ in it."),
     (["trainer.devices=0"], "trainer.devices=0 must be auto or a number of ranks of at least 1."),
     (["global_batch_size=7", "trainer.accelerator=cpu", "trainer.devices=2"], "global_batch_size=7 cannot be shared equally"),

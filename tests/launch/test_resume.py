@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lightning_fastnet.errors import UserError
-from lightning_fastnet.launch.resume import find_run, finished, identity, readable_checkpoint, saved_config
+from lightning_fastnet.launch.resume import difference, find_run, finished, identity, other_run, readable_checkpoint, saved_config
 
 CONFIG: dict[str, Any] = {
     "recipe_name": "r",
@@ -58,6 +58,20 @@ def test_the_newest_run_of_this_config_is_found(tmp_path: Path) -> None:
     assert find_run(tmp_path, CONFIG) == in_a_sweep
     assert find_run(tmp_path, {**CONFIG, "seed": 9}) is None
     assert find_run(tmp_path / "nowhere", CONFIG) is None
+
+
+def test_a_run_with_other_settings_is_named_with_the_first_of_them(tmp_path: Path) -> None:
+    assert other_run(tmp_path, CONFIG) is None
+    run = make_run(tmp_path, "r/a", 1)
+    assert other_run(tmp_path, CONFIG) is None, "the same settings"
+    other = {**CONFIG, "trainer": {**CONFIG["trainer"], "max_epochs": 9}}
+    assert other_run(tmp_path, other) == f"resume={run} (trainer.max_epochs=3 there, 9 here)"
+
+
+def test_difference() -> None:
+    assert difference({"a": 1, "b": {"c": [1]}}, {"a": 1, "b": {"c": [1]}}) is None
+    assert difference({"a": 1, "b": {"c": 1}}, {"a": 1, "b": {"c": 2}}) == ("b.c", 1, 2)
+    assert difference({"a": 1}, {"a": 1, "x": {"y": 2}}) == ("x", None, {"y": 2})
 
 
 def test_a_folder_with_a_config_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
         ({"SLURM_JOB_ID": "17"}, "17"),
         ({"TORCHELASTIC_RUN_ID": "none"}, None),
         ({"TORCHELASTIC_RUN_ID": "mine"}, "mine"),
+        ({"TORCHELASTIC_RUN_ID": "24d1af2b-5928-4e72-a10c-255a61fb3ab4"}, "24d1af2b"),
         ({"TORCHELASTIC_RUN_ID": "mine", "SLURM_JOB_ID": "17"}, "17"),
     ],
 )
