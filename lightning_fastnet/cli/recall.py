@@ -83,9 +83,11 @@ def _recompose(config: DictConfig, saved: dict[str, Any], overrides: list[str]) 
 
 def _merged(first: list[str], then: list[str]) -> list[str]:
     before, both = _by_key(first), {**_by_key(first), **_by_key(then)}
-    for key, override in both.items():
-        if before.get(key, "").startswith("+") and override[0] not in "+~":
-            both[key] = f"+{override}"  # the configs do not have this key
+    for key, override in before.items():
+        if override.startswith("+") and both[key][0] == "~":
+            del both[key]  # added then, taken away now
+        elif override.startswith("+") and both[key][0] != "+":
+            both[key] = f"+{both[key]}"  # the configs do not have this key
     return [override for key, override in both.items() if key not in _NOT_REMEMBERED]
 
 

@@ -38,7 +38,7 @@ def make_run_folder(folder: Path, task: str = "fit") -> Path:
     """
     if (folder / "config.yaml").exists():
         raise UserError(f"{folder} holds a run already: go on with it by resume={folder}, or give another run_dir.")
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and any(not inside.is_dir() for inside in folder.rglob("*")):
         raise UserError(f"{folder} is not empty, and a run needs a folder of its own: give another run_dir.")
     try:
         (folder / "checkpoints" if task == "fit" else folder).mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from lightning_fastnet.launch.checkpoints import is_whole
 from tests.cli.command import command, runs
 
 pytest.importorskip("nvidia.dali")
@@ -121,6 +122,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path, digits: Path
     assert resumed.returncode == 0, resumed.stderr
     assert f"warning: the checkpoint {newest} is damaged and passed over" in resumed.stderr
     assert_same_end(run, whole[2, "digits"])
+    assert is_whole(run / "checkpoints" / "previous.ckpt"), "the damaged one did not take the place of the good one"
 
 
 def test_a_run_can_be_made_longer(tmp_path: Path, digits: Path) -> None:
@@ -128,10 +130,30 @@ def test_a_run_can_be_made_longer(tmp_path: Path, digits: Path) -> None:
     (run,) = runs(tmp_path)
     interrupted = command(tmp_path, f"resume={run}", f"trainer.max_epochs={EPOCHS + 1}", SIGNAL_AT=f"{STEPS_A_EPOCH * EPOCHS + 2}:SIGINT")
     assert interrupted.returncode == 130, "it had finished once, but not this length"
+    killed = command(tmp_path, f"resume={run}", SIGNAL_AT=f"{STEPS_A_EPOCH * EPOCHS + 4}:SIGKILL")
+    assert killed.returncode == -signal.SIGKILL
+    assert json.loads((run / "metrics.json").read_text())["run/status"] == "running", "a killed run has not finished"
     longer = command(tmp_path, f"resume={run}")
     assert longer.returncode == 0, longer.stderr
     assert last(run)["global_step"] == STEPS_A_EPOCH * (EPOCHS + 1)
     assert [row["step"] for row in logged(run) if "val/top1" in row] == ["7", "15", "23", "31"]
+
+
+def test_a_refused_resume_leaves_the_run_as_it_was(tmp_path: Path, digits: Path) -> None:
+    assert command(tmp_path, *line(digits, 1)).returncode == 0
+    (run,) = runs(tmp_path)
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    for words, sentence in (
+        (["optimizer.lr=0.5"], "optimizer.lr=0.5, but the run that goes on has "),
+        (["trainer.max_epochs=2", "optimizer.warmup_epochs=0"], f"trainer.max_epochs=2, but the run that goes on has trained {EPOCHS}"),
+        (["trainer.max_epochs=9", "model.network._target_=lightning_fastnet.models.networks.LeNet"], "is of another model: "),
+    ):
+        done = command(tmp_path, f"resume={run}", *words)
+        assert done.returncode == 2, done.stderr
+        assert sentence in done.stderr.splitlines()[-1]
+        assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before, words
+    again = command(tmp_path, f"resume={run}")
+    assert again.stderr.strip() == f"quickstart: finished already, {run}"
 
 
 def test_resume_auto_without_a_run_begins_one(tmp_path: Path, digits: Path) -> None:

@@ -16,6 +16,7 @@ from lightning_fastnet.launch.outside import OutsideRank
 def config(**changes: Any) -> DictConfig:
     base = OmegaConf.create(
         {
+            "task": "fit",
             "seed": 0,
             "target": None,
             "global_batch_size": 128,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lightning_fastnet.cli.run import FOLDER
+from lightning_fastnet.cli.run import FOLDER, Interrupted
 from lightning_fastnet.cli.sweep import Sweep, over_seeds
 from lightning_fastnet.errors import UserError
 from tests.cli.command import command, environment
@@ -169,3 +169,21 @@ def test_the_table_is_true_after_each_job(tmp_path: Path, capsys: pytest.Capture
     printed = capsys.readouterr().out
     assert "50.00 %" in printed
     assert "a.b" not in printed, "only what differs between the jobs is a column"
+
+
+def test_ctrl_c_after_a_jobs_end_ends_the_sweep_too(tmp_path: Path) -> None:
+    sweep = Sweep()
+
+    def run(folder: Path) -> dict[str, Any]:
+        raise Interrupted("interrupted", {"run/status": "finished", "val/top1": 0.5, FOLDER: str(folder)})
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep.job(tmp_path, 0, ["seed=1"], run)
+    assert [(row["status"], row["val/top1"]) for row in table(tmp_path)] == [("finished", "0.5")]
+
+
+def test_the_flag_may_stand_anywhere(tmp_path: Path) -> None:
+    done = command(tmp_path, "seed=1,2", "-m", "trainer.max_epochs=one")
+    assert done.returncode == 2
+    (sweep,) = (tmp_path / "outputs" / "sweeps").iterdir()
+    assert [row["seed"] for row in table(sweep)] == ["1", "2"]

@@ -148,9 +148,15 @@ def test_a_wrong_line_ends_with_one_sentence(tmp_path: Path, arguments: list[str
 def test_what_only_the_ranks_can_see_is_one_sentence_too(tmp_path: Path, digits: Path) -> None:
     done = command(tmp_path, f"data.root={digits}", "trainer.accelerator=cpu", "trainer.devices=2", "optimizer.warmup_epochs=99")
     assert done.returncode == 2
+    assert done.stderr.startswith("fastnet-train: optimizer.warmup_epochs=99 is longer than the run, trainer.max_epochs=15")
+    # in steps only the ranks can see it
+    words = [f"data.root={digits}", "trainer.accelerator=cpu", "trainer.devices=2", "+trainer.max_steps=3", "optimizer.warmup_epochs=2"]
+    done = command(tmp_path, *words)
+    assert done.returncode == 2
     begun, *rest = done.stderr.strip().splitlines()
     assert begun.startswith("quickstart: 2 cpu rank(s)")
-    assert rest == ["fastnet-train: warmup_epochs=99 does not fit a run of 15 epochs: set it between 0 and that."]
+    assert len(rest) == 1
+    assert rest[0].startswith("fastnet-train: warmup_epochs=2.0 does not fit a run of ")
 
 
 def test_a_diverged_run_says_so_and_leaves_its_folder_whole(tmp_path: Path, digits: Path) -> None:
@@ -166,4 +172,4 @@ def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "pictures" / "train" / "cat").mkdir(parents=True)
     done = command(tmp_path, "data.root=pictures", "trainer.accelerator=cpu", "trainer.devices=1")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("fastnet-train: pictures/train holds no pictures")
+    assert done.stderr.splitlines()[-1].startswith(f"fastnet-train: {tmp_path}/pictures/train holds no pictures")

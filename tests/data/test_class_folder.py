@@ -101,3 +101,13 @@ def test_a_flat_folder_without_pictures_is_refused_in_a_sentence(tmp_path, files
     touch(tmp_path, *files)
     with pytest.raises(UserError, match=words):
         ClassFolder.read_flat(tmp_path / "data")
+
+
+def test_a_class_without_pictures_is_named(tmp_path):
+    for file in ("train/a/1.png", "train/b/notes.txt"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch()
+    for read in (lambda: class_names(tmp_path), lambda: ClassFolder.read(tmp_path / "train")):
+        with pytest.raises(UserError, match="The class 'b' in"):
+            read()
+    assert len(ClassFolder.read(tmp_path / "train", ["a", "b"])) == 1, "an evaluation's folder need not have every class"

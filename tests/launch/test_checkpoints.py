@@ -11,7 +11,7 @@ import torch
 
 from lightning_fastnet.errors import UserError
 from lightning_fastnet.launch.checkpoint_io import WholeFileCheckpointIO, room_for_checkpoints
-from lightning_fastnet.launch.checkpoints import check_fits, is_whole, newest_first, read_checkpoint, relocate
+from lightning_fastnet.launch.checkpoints import check_fits, global_step, is_whole, make_last, newest_first, read_checkpoint, relocate
 
 
 def state(value: float, size: int = 1000) -> dict[str, Any]:
@@ -141,3 +141,23 @@ def test_a_moved_runs_checkpoints_keep_their_best_score(tmp_path: Path) -> None:
     assert after.best_model_score == 0.5
     assert list(after.best_k_models) == [after.best_model_path] == [str(tmp_path / "b" / "checkpoints" / "best.ckpt")]
     assert states["other"] == {"seen": 1}
+
+
+def test_the_chosen_one_becomes_the_last_so_that_the_next_save_keeps_it(tmp_path: Path) -> None:
+    io, last = WholeFileCheckpointIO(), tmp_path / "last.ckpt"
+    io.save_checkpoint(state(1.0), last)
+    io.save_checkpoint(state(2.0), last)
+    last.write_bytes(b"damaged")
+    make_last(tmp_path / "previous.ckpt")
+    assert [read_checkpoint(tmp_path / name)["global_step"] for name in ("last.ckpt", "previous.ckpt")] == [1, 1]
+    make_last(last)
+    io.save_checkpoint(state(3.0), last)
+    assert [read_checkpoint(tmp_path / name)["global_step"] for name in ("last.ckpt", "previous.ckpt")] == [3, 1]
+    assert {path.name for path in tmp_path.iterdir()} == {"last.ckpt", "previous.ckpt"}
+
+
+def test_a_checkpoint_without_its_steps_counts_as_the_least(tmp_path: Path) -> None:
+    WholeFileCheckpointIO().save_checkpoint(state(7.0), tmp_path / "a.ckpt")
+    torch.save({"state_dict": {}}, tmp_path / "b.ckpt")
+    torch.save([Path], tmp_path / "c.ckpt")
+    assert [global_step(tmp_path / f"{name}.ckpt") for name in "abc"] == [7, -1, -1]

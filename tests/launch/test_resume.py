@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from lightning_fastnet.errors import UserError
@@ -104,6 +105,29 @@ def test_finished_is_said_of_the_same_config_only(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_run_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no config\.yaml"):
         saved_config(tmp_path)
-    (tmp_path / "config.yaml").write_text("- 1")
-    with pytest.raises(UserError, match="not that of a run"):
-        saved_config(tmp_path)
+    for text in (b"- 1", b"a: 1"):
+        (tmp_path / "config.yaml").write_bytes(text)
+        with pytest.raises(UserError, match="not that of a run"):
+            saved_config(tmp_path)
+    for text in (b"\xff\x00", b"{"):
+        (tmp_path / "config.yaml").write_bytes(text)
+        with pytest.raises(UserError, match=r"no config\.yaml that can be read"):
+            saved_config(tmp_path)
+
+
+def test_metrics_that_are_damaged_are_not_those_of_a_finished_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "r/a", 0)
+    for text in (b"[1]", b"\xff", b"{"):
+        (run / "metrics.json").write_bytes(text)
+        assert finished(run, CONFIG) is None
+
+
+def test_a_copied_folders_dates_say_nothing(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "r/a", 0, checkpoints=0)
+    for date, (name, step) in enumerate([("last", 9), ("other", 3), ("best", 6), ("previous", 5)]):
+        file = run / "checkpoints" / f"{name}.ckpt"
+        torch.save({"global_step": step}, file)
+        os.utime(file, (date, date))
+    assert readable_checkpoint(run) == run / "checkpoints" / "last.ckpt"
+    (run / "checkpoints" / "last.ckpt").write_bytes(b"")
+    assert readable_checkpoint(run) == run / "checkpoints" / "best.ckpt"

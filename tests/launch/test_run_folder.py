@@ -97,3 +97,21 @@ def test_what_a_run_left_behind_stays(tmp_path: Path) -> None:
     for run in (first, second, third):
         release_empty(run, tmp_path / "outputs")
     assert set((tmp_path / "outputs" / "quickstart").iterdir()) == {first, second}
+
+
+def test_a_folder_that_holds_anything_is_refused_and_nothing_of_it_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("years")
+    with pytest.raises(UserError, match="is not empty, and a run needs a folder of its own"):
+        make_run_folder(tmp_path / "thesis")
+    run = make_run_folder(tmp_path / "run")
+    (run / "config.yaml").touch()
+    (run / "notes.txt").touch()  # put there while it ran
+    release_empty(run, tmp_path / "outputs")
+    assert [path.name for path in run.iterdir()] == ["notes.txt"]
+
+
+def test_an_evaluations_folder_says_so_and_has_no_checkpoints(tmp_path: Path) -> None:
+    folder = new_run_folder(tmp_path, "quickstart", "17", "test")
+    assert folder.name.endswith("_17_test")
+    assert list(folder.iterdir()) == []

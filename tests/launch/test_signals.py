@@ -1,5 +1,6 @@
 """A rank blocked outside Python ends at once on SIGTERM, and with a killed parent."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -58,3 +59,12 @@ def gone(pid: int, within_seconds: float) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def test_a_parent_that_was_gone_before_it_looked_is_noticed() -> None:
+    """A launcher that was killed while its ranks still imported: their parent is another process by now."""
+    code = "from lightning_fastnet.launch.signals import end_with_parent; end_with_parent(); print('goes on')"
+    for parent, said in ((os.getpid(), "goes on\n"), (2**22 + 1, "")):
+        environ = {**os.environ, "FASTNET_PARENT": str(parent)}
+        done = subprocess.run([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stdout) == (0 if said else 1, said)

@@ -38,7 +38,7 @@ def test_a_resumed_run_is_one_file_as_of_a_run_that_was_never_stopped(tmp_path: 
 def test_new_columns_and_half_a_last_line_are_survived(tmp_path: Path) -> None:
     log(tmp_path, range(3))
     with (tmp_path / "metrics.csv").open("a") as file:
-        file.write("0.5")  # killed while writing
+        file.write("\x00,one,two\n0.5")  # a damaged line, and killed while writing
     log(tmp_path, range(3, 5), from_step=3, top1=0.25)
     assert [row["step"] for row in rows(tmp_path)] == ["0", "1", "2", "3", "4"]
     assert [row.get("top1") for row in rows(tmp_path)] == [None, None, None, "0.25", "0.25"]
