@@ -32,8 +32,8 @@ def settle(config: DictConfig, place: OutsideRank | None) -> None:
             article = "an" if group[0] in "aeiou" else "a"
             raise UserError(f"A run needs {article} {group}, and it was left out: exchange it with {group}=NAME instead.")
     check_numbers(config)
-    _check_warmup(config)
     _check_places(config)
+    _check_warmup(config)
     _count_classes(config)
     trainer = config.trainer
     if place is None:

@@ -11,7 +11,7 @@ def read_column(csv_file: Path, name: str) -> tuple[list[float], list[float]]:
     epochs, values = [], []
     with csv_file.open(newline="") as rows:
         for row in csv.DictReader(rows):
-            with suppress(TypeError, ValueError):  # not in this row, or a line that was cut off
+            with suppress(KeyError, TypeError, ValueError):  # no such column, not in this row, or a line that was cut off
                 epoch, value = float(row["epoch"]) + 1, float(row[name])
                 if math.isfinite(value):
                     epochs.append(epoch)
