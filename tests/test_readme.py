@@ -31,6 +31,8 @@ def test_a_commands_settings_compose(command: list[str], tmp_path: Path) -> None
     (tmp_path / "recipe").mkdir()
     (tmp_path / "recipe" / "NAME.yaml").write_text("# @package _global_\ndefaults:\n  - /recipe/quickstart\n")
     arguments = [str(tmp_path) if word == "FOLDER" else word for word in command[1:] if word != "-m"]
+    if "-m" in command:  # its first job
+        arguments = [word.partition(",")[0] for word in arguments]
     run = subprocess.run(
         [sys.executable, "-m", "lightning_fastnet.cli.train", *arguments, "--cfg", "job"], cwd=tmp_path, capture_output=True, text=True
     )

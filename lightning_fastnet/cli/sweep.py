@@ -51,7 +51,7 @@ class Sweep:
             row["status"] = metrics.get(STATUS, "finished")
         except Interrupted as error:
             metrics = error.metrics
-            row["status"], row["message"] = metrics.get(STATUS, "interrupted"), str(error)
+            row["status"], row["message"] = ("finished" if metrics.get(STATUS) == "finished" else "interrupted"), str(error)
             raise KeyboardInterrupt from None
         except KeyboardInterrupt:
             row["status"] = "interrupted"

@@ -51,6 +51,7 @@ def test_leaves_one_folder_with_everything_in_it(finished: tuple[Path, subproces
         "learning_curve.png",
         "checkpoints/best.ckpt",
         "checkpoints/last.ckpt",
+        "checkpoints/previous.ckpt",
         "logs/rank1.log",
     }
     assert {path.name for path in finished[0].iterdir()} == {"outputs"}
@@ -122,7 +123,7 @@ def test_started_by_torchrun_it_is_one_rank_of_many(tmp_path: Path, digits: Path
 
 
 WRONG_AT_ONCE = [
-    (["recipe=quickstrat"], "There is no recipe=quickstrat (did you mean quickstart?); choose one of: quickstart"),
+    (["recipe=quickstrat"], "There is no recipe=quickstrat (did you mean quickstart?); choose one of: image_folder, quickstart"),
     (["strategy=dpp"], "There is no strategy=dpp (did you mean ddp?); choose one of: ddp, fused_all_reduce."),
     (["optimizr.lr=1"], "The config has no key 'optimizr.lr' (did you mean optimizer.lr?); fastnet-train --cfg job shows them all."),
     (["recipee=x"], "The config has no key 'recipee' (did you mean recipe?); fastnet-train --cfg job shows them all."),
@@ -156,7 +157,7 @@ def test_what_only_the_ranks_can_see_is_one_sentence_too(tmp_path: Path, digits:
     begun, *rest = done.stderr.strip().splitlines()
     assert begun.startswith("quickstart: 2 cpu rank(s)")
     assert len(rest) == 1
-    assert rest[0].startswith("fastnet-train: warmup_epochs=2.0 does not fit a run of ")
+    assert rest[0].startswith("fastnet-train: warmup_epochs=2 does not fit a run of ")
 
 
 def test_a_diverged_run_says_so_and_leaves_its_folder_whole(tmp_path: Path, digits: Path) -> None:

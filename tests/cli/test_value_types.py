@@ -47,7 +47,6 @@ WRONG = {
     "~seed": "A run needs seed, and it was left out: leave ~seed away.",
     "~optimizer.decay": "A run needs optimizer.decay, and it was left out: leave ~optimizer.decay away.",
     "~data._target_": "A run needs data._target_, and it was left out: leave ~data._target_ away.",
-    "run_dir=here": "run_dir=here is decided by the run itself: choose the place with outputs=FOLDER.",
     "trainer.enable_model_summary=5": "trainer.enable_model_summary=5 must be true or false.",
     "trainer.enable_model_summary='true '": "trainer.enable_model_summary=true  must be true or false.",
     "model.channels_last=null": "model.channels_last=null must be true or false.",

@@ -192,7 +192,7 @@ def test_data_is_prepared_once_before_it_is_read(tmp_path):
 
 
 def test_cores_are_shared_by_the_ranks_of_a_machine(root, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(12), raising=False)
     module = module_of(root, num_threads=None)
     threads = []
     for ranks_here in (1, 4, 24):
