@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_fastnet.cli.recall import named_run
 from lightning_fastnet.errors import UserError
-from lightning_fastnet.launch.resume import difference, find_run, finished, other_run, readable_checkpoint, saved_config
+from lightning_fastnet.launch.resume import CONFIG, difference, find_run, finished, other_run, readable_checkpoint, saved_config
 from lightning_fastnet.launch.run_folder import job_id, make_run_folder, new_run_folder
 
 
@@ -44,7 +44,7 @@ def begin(config: DictConfig, folder: Path | None = None) -> Beginning:
     if config.task != "fit":
         return Beginning(_new(config, folder), _checkpoint_of(config))
     run = named_run(config)
-    if config.resume == "auto" and config.run_dir is not None and (Path(config.run_dir) / "config.yaml").exists():
+    if config.resume == "auto" and config.run_dir is not None and (Path(config.run_dir) / CONFIG).exists():
         run = Path(config.run_dir)
     elif config.resume == "auto":
         run = find_run(Path(config.outputs), described(config))

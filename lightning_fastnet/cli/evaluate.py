@@ -39,8 +39,7 @@ def evaluate(config: DictConfig) -> bool:
     if trainer.is_global_zero:
         results |= {"time/total_seconds": time.time() - started, "trainer/world_size": trainer.world_size}
         results |= {"run/status": "finished", "run/checkpoint": config.checkpoint}
-        if config.task == "test" and hasattr(parts.data, "test_split"):
-            results["test/split"] = parts.data.test_split
+        results |= parts.test_split() if config.task == "test" else {}
         write_metrics(run_dir / "metrics.json", results)
         if IN_SWEEP in os.environ:
             print_line(results)

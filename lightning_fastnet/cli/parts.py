@@ -28,6 +28,10 @@ class Parts:
     trainer: Trainer
     checkpoint: dict[str, Any] | None
 
+    def test_split(self) -> dict[str, str]:
+        """``test/split``: which folder ``test/top1`` was measured on, where the data says so."""
+        return {"test/split": self.data.test_split} if hasattr(self.data, "test_split") else {}
+
 
 def make_parts(config: DictConfig, callbacks: list[Callback]) -> Parts:
     """Instantiates what the config names.

@@ -92,9 +92,7 @@ def _write_down(config: DictConfig, parts: Any, metrics: Any, status: str) -> No
 
     trainer, run_dir = parts.trainer, Path(config.run_dir)
     profile = next((callback for callback in trainer.callbacks if isinstance(callback, StepProfile)), None)
-    results = metrics.as_dict(trainer) | (profile.summary() if profile else {}) | {"run/status": status}
-    if hasattr(parts.data, "test_split"):
-        results["test/split"] = parts.data.test_split
+    results = metrics.as_dict(trainer) | (profile.summary() if profile else {}) | {"run/status": status} | parts.test_split()
     write_metrics(run_dir / "metrics.json", results)  # first: it says that the run has ended
     if (run_dir / "metrics.csv").exists():
         draw_learning_curve(run_dir / "metrics.csv", run_dir / "learning_curve.png", config.target, config.recipe_name)

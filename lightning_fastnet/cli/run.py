@@ -19,9 +19,9 @@ from lightning_fastnet.launch.checkpoints import make_last, newest_first
 from lightning_fastnet.launch.devices import cpu_threads
 from lightning_fastnet.launch.local_ranks import run_local_ranks
 from lightning_fastnet.launch.outside import agree, outside_rank
+from lightning_fastnet.launch.resume import CONFIG, METRICS, STATUS, saved_metrics
 from lightning_fastnet.launch.run_folder import claim, release_empty
 
-CONFIG, METRICS, STATUS = "config.yaml", "metrics.json", "run/status"
 FOLDER = "run/folder"
 """Where a run's returned metrics say which folder they are from."""
 
@@ -90,12 +90,12 @@ def run(config: DictConfig, overrides: list[str], folder: Path | None = None) ->
                 release_empty(run_dir, Path(config.outputs))
             raise
         except KeyboardInterrupt:
-            metrics = {**_metrics(run_dir), FOLDER: str(run_dir)}
+            metrics = {**saved_metrics(run_dir), FOLDER: str(run_dir)}
             finished = metrics.get(STATUS) == "finished"
             if not finished or folder is not None:
                 goes_on = f"; to go on: {PROGRAM} resume={run_dir}" if newest_first(run_dir) and not finished else ""
                 raise Interrupted(f"interrupted{goes_on}", metrics) from None
-    return {**_metrics(run_dir), FOLDER: str(run_dir)} if speaks else {}
+    return {**saved_metrics(run_dir), FOLDER: str(run_dir)} if speaks else {}
 
 
 class _Before:
@@ -116,7 +116,7 @@ def _announce(config: DictConfig, beginning: Beginning) -> None:
     run_dir = Path(beginning.run_dir)
     texts = {CONFIG: OmegaConf.to_yaml(config)}
     if (run_dir / METRICS).exists():
-        texts = {METRICS: json.dumps({**_metrics(run_dir), STATUS: "running"}, indent=2), **texts}
+        texts = {METRICS: json.dumps({**saved_metrics(run_dir), STATUS: "running"}, indent=2), **texts}
     try:
         for name, text in texts.items():
             beside = run_dir / f".{name}.tmp"
@@ -136,11 +136,3 @@ def _run_here(config: DictConfig, speaks: bool) -> None:
 
     if not run_rank(config, watch_signals(announce=speaks)):
         raise KeyboardInterrupt
-
-
-def _metrics(run_dir: Path) -> dict[str, Any]:
-    try:
-        metrics = json.loads((run_dir / METRICS).read_text())
-    except (OSError, ValueError):
-        return {}
-    return metrics if isinstance(metrics, dict) else {}

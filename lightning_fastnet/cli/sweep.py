@@ -9,11 +9,11 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from lightning_fastnet.cli.run import FOLDER, STATUS, Interrupted
+from lightning_fastnet.cli.run import FOLDER, Interrupted
 from lightning_fastnet.errors import UserError
+from lightning_fastnet.launch.resume import STATUS
 
 _RESULTS = ("val/top1", "test/top1", "val/loss", "train/images_per_second", "time/total_seconds")
-
 _OURS = ("job", "status", "folder", "message")
 
 
@@ -111,7 +111,7 @@ class Sweep:
             UserError: some jobs failed.
         """
         self.print_table()
-        failed = [str(row["job"]) for row in self._rows if row["status"] not in ("finished",)]
+        failed = [str(row["job"]) for row in self._rows if row["status"] != "finished"]
         if failed:
             raise UserError(f"{len(failed)} of {len(self._rows)} jobs failed (job {', '.join(failed)}): see {self._folder}/sweep.csv.")
 

@@ -36,17 +36,11 @@ def make_last(file: Path) -> None:
     os.replace(beside, last)
 
 
-def is_whole(file: Path) -> bool:
-    """Every byte of a checkpoint is there: the checksums inside it are right (``torch.load`` does not look at them)."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return archive.testzip() is None
-    except (OSError, zipfile.BadZipFile, EOFError, NotImplementedError):
-        return False
-
-
-def read_checkpoint(file: Path) -> dict[str, Any]:
+def read_checkpoint(file: Path, mmap: bool = False) -> dict[str, Any]:
     """A checkpoint's contents, on the host. Plain containers only: nothing in the file is executed.
+
+    Args:
+        mmap: leave the tensors on the disk until they are used.
 
     Raises:
         UserError: it is not there, not whole, or holds more than plain containers.
@@ -55,26 +49,27 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
 
     if not file.is_file():
         raise UserError(f"There is no checkpoint {file}.")
-    if not is_whole(file):
-        raise UserError(f"The checkpoint {file} is damaged: use another one of the run.")
+    damaged = UserError(f"The checkpoint {file} is damaged: use another one of the run.")
+    if not _checksums_are_right(file):
+        raise damaged
     try:
-        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+        checkpoint = torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
         raise UserError(f"The checkpoint {file} holds more than tensors and plain containers, and is not loaded.") from error
+    except Exception as error:  # a header that the checksums do not cover
+        raise damaged from error
     if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
         raise UserError(f"{file} is not a checkpoint of a run: it has no state_dict.")
     return checkpoint
 
 
-def global_step(file: Path) -> int:
-    """After how many optimizer steps a checkpoint was written; -1 if it does not say so. Its tensors are not read."""
-    import torch
-
+def _checksums_are_right(file: Path) -> bool:
+    """Of all that is stored; ``torch.load`` does not look at them, and takes an entry with MS-DOS' directory bit for an empty one."""
     try:
-        checkpoint = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-        return int(checkpoint["global_step"])
-    except (pickle.UnpicklingError, RuntimeError, TypeError, KeyError, ValueError):
-        return -1
+        with zipfile.ZipFile(file) as archive:
+            return archive.testzip() is None and not any(entry.external_attr & 0x10 for entry in archive.infolist())
+    except Exception:  # zipfile answers damage with exceptions of seven kinds
+        return False
 
 
 def relocate(callbacks: dict[str, Any], folder: Path) -> None:

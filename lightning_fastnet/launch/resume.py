@@ -10,9 +10,10 @@ from typing import Any
 import yaml
 
 from lightning_fastnet.errors import UserError
-from lightning_fastnet.launch.checkpoints import LAST, global_step, is_whole, newest_first
+from lightning_fastnet.launch.checkpoints import LAST, newest_first, read_checkpoint
 from lightning_fastnet.launch.run_folder import SWEEPS
 
+CONFIG, METRICS, STATUS = "config.yaml", "metrics.json", "run/status"
 # where and on how many ranks a run computes, not what
 _PLACE = ("run_dir", "outputs", "resume", "checkpoint", "overrides", "num_threads", "batch_size_per_device")
 _TRAINER_PLACE = ("accelerator", "devices", "num_nodes")
@@ -41,7 +42,7 @@ def saved_config(run_dir: Path) -> dict[str, Any]:
         UserError: the folder is not that of a run.
     """
     try:
-        config = yaml.safe_load((run_dir / "config.yaml").read_text())
+        config = yaml.safe_load((run_dir / CONFIG).read_text())
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UserError(f"{run_dir} is not a run's folder: it has no config.yaml that can be read.") from error
     if not isinstance(config, dict) or "recipe_name" not in config:
@@ -93,22 +94,29 @@ def readable_checkpoint(run_dir: Path) -> Path | None:
 
     Says on standard error which ones were passed over. (Dates are not asked: a copied folder's say nothing.)
     """
-    whole = []
+    steps = {}
     for file in sorted(newest_first(run_dir), key=lambda file: file.name != LAST):
-        if is_whole(file):
-            whole.append(file)
-            if file.name == LAST:
-                break
-        else:
+        try:
+            steps[file] = int(read_checkpoint(file, mmap=True).get("global_step", -1))
+        except UserError:
             print(f"warning: the checkpoint {file} is damaged and passed over", file=sys.stderr, flush=True)
-    return whole[0] if len(whole) == 1 else max(whole, key=global_step, default=None)
+            continue
+        if file.name == LAST:  # none got further: the others need not be read
+            return file
+    return max(steps, key=lambda file: steps[file], default=None)
 
 
 def finished(run_dir: Path, config: dict[str, Any]) -> dict[str, Any] | None:
     """The metrics of a run that ended as ``config`` (resolved) wants it; None: there is something left to do."""
-    try:
-        metrics = json.loads((run_dir / "metrics.json").read_text())
-    except (OSError, ValueError):
-        return None
-    done = isinstance(metrics, dict) and metrics.get("run/status") == "finished" and identity(saved_config(run_dir)) == identity(config)
+    metrics = saved_metrics(run_dir)
+    done = metrics.get(STATUS) == "finished" and identity(saved_config(run_dir)) == identity(config)
     return metrics if done else None
+
+
+def saved_metrics(run_dir: Path) -> dict[str, Any]:
+    """What a run's ``metrics.json`` holds; nothing where it is not there or damaged."""
+    try:
+        metrics = json.loads((run_dir / METRICS).read_text())
+    except (OSError, ValueError):
+        return {}
+    return metrics if isinstance(metrics, dict) else {}

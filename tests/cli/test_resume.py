@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lightning_fastnet.launch.checkpoints import is_whole
+from lightning_fastnet.launch.checkpoints import read_checkpoint
 from tests.cli.command import command, runs
 
 pytest.importorskip("nvidia.dali")
@@ -122,7 +122,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path, digits: Path
     assert resumed.returncode == 0, resumed.stderr
     assert f"warning: the checkpoint {newest} is damaged and passed over" in resumed.stderr
     assert_same_end(run, whole[2, "digits"])
-    assert is_whole(run / "checkpoints" / "previous.ckpt"), "the damaged one did not take the place of the good one"
+    read_checkpoint(run / "checkpoints" / "previous.ckpt")  # the damaged one did not take the place of the good one
 
 
 def test_a_run_can_be_made_longer(tmp_path: Path, digits: Path) -> None:

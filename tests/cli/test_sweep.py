@@ -69,6 +69,24 @@ def test_jobs_one_after_the_other_and_a_failing_one_stops_nothing(tmp_path: Path
     assert sorted(path.name for path in second.iterdir()) == ["2", "multirun.yaml", "sweep.csv"]
 
 
+def test_two_sweeps_at_once_with_jobs_of_unequal_length(tmp_path: Path, digits: Path) -> None:
+    """Ranks that ran a sweep of their own would meet in different jobs, and wait for each other for ever."""
+    pytest.importorskip("nvidia.dali")
+    tiny = [word for word in TINY if "max_epochs" not in word]
+    arguments = ["-m", f"data.root={digits}", *tiny, "trainer.max_epochs=2,1"]
+    sweeps = [
+        subprocess.Popen([sys.executable, "-m", "lightning_fastnet.cli.train", *arguments, f"seed={seed}"], cwd=tmp_path, env=environment())
+        for seed in (1, 2)
+    ]
+    assert [sweep.wait(timeout=200) for sweep in sweeps] == [0, 0]
+    folders = list((tmp_path / "outputs" / "sweeps").iterdir())
+    assert len(folders) == 2
+    for folder in folders:
+        steps = [json.loads((Path(row["folder"]) / "metrics.json").read_text())["trainer/global_step"] for row in table(folder)]
+        assert steps == [4, 2]
+        assert len({row["seed"] for row in table(folder)}) == 1
+
+
 def test_ctrl_c_ends_the_sweep_and_leaves_no_process(tmp_path: Path, digits: Path) -> None:
     pytest.importorskip("nvidia.dali")
     arguments = ["-m", f"data.root={digits}", *TINY[:2], "seed=1,2,3", "trainer.max_epochs=50"]

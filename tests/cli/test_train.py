@@ -146,6 +146,13 @@ def test_a_wrong_line_ends_with_one_sentence(tmp_path: Path, arguments: list[str
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs here")
+def test_devices_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    done = command(tmp_path, "trainer.accelerator=gpu", "trainer.devices=2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("fastnet-train: trainer.accelerator=gpu, but torch sees no GPU on this machine: use trainer.accelerator=cpu.\n")
+
+
 def test_what_only_the_ranks_can_see_is_one_sentence_too(tmp_path: Path, digits: Path) -> None:
     done = command(tmp_path, f"data.root={digits}", "trainer.accelerator=cpu", "trainer.devices=2", "optimizer.warmup_epochs=99")
     assert done.returncode == 2
