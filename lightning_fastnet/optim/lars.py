@@ -1,5 +1,6 @@
 """LARS: SGD with momentum whose step is scaled, layer by layer, by a trust ratio."""
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -8,8 +9,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lightning_fastnet.errors import UserError
-from lightning_fastnet.optim.param_groups import is_excluded
-from lightning_fastnet.optim.trust_ratio import trust_ratio
+from lightning_fastnet.optim.lars_update import Settings, batched_ratios, batched_update, fused_update
+from lightning_fastnet.optim.param_groups import described, is_excluded
+
+_logger = logging.getLogger(__name__)
+_BUFFER = "momentum_buffer"  # as torch.optim.SGD calls it
 
 
 class LARS(Optimizer):
@@ -23,8 +27,8 @@ class LARS(Optimizer):
         w &\leftarrow w - \gamma v
 
     with learning rate :math:`\gamma`, momentum :math:`\mu`, weight decay :math:`\lambda`, trust coefficient :math:`\eta`. The learning
-    rate stands outside the momentum buffer, as in ``torch.optim.SGD``: a new rate acts on the whole step at once. (TensorFlow's MLPerf
-    reference and Intel Caffe keep it inside; the two differ while the rate changes.) With ratio 1 this is ``torch.optim.SGD``, bit for bit.
+    rate stands outside the momentum buffer, as in ``torch.optim.SGD``: a new rate acts on the whole step at once. With
+    ratio 1 this is ``torch.optim.SGD``, bit for bit (on a CPU: ``torch.optim.SGD(fused=True)``, whose last bit is another).
 
     Excluded parameters (biases and norm layers unless told otherwise) take that plain step, without weight decay. A parameter
     without a name is excluded when it has at most one dimension. Norms are computed in FP32 at least: squares past
@@ -43,6 +47,8 @@ class LARS(Optimizer):
         clip: use ``min(ratio, lr)`` as the layer's whole rate (LARC) instead of ``lr * ratio``.
         exclude: parts of a parameter's name that exclude it, and ``"bias"``, ``"norm"``: see
             :func:`~lightning_fastnet.optim.param_groups.is_excluded`.
+        foreach: all parameters together in a fixed number of operations, without a wait for the host (True), layer by layer through
+            torch's fused kernel (False; Nesterov has none), or what is faster where the parameters are (None: False on a CPU, else True).
 
     Raises:
         UserError: a setting out of range.
@@ -54,8 +60,15 @@ class LARS(Optimizer):
         >>> optimizer.step()
 
     Reference:
-        You, Gitman, Ginsburg, arXiv 1708.03888. Variants: the denominator with or without the decay term, the learning rate
-        inside or outside the momentum buffer, biases and norms adapted or not. This is the form of NVIDIA's MLPerf submissions.
+        You, Gitman, Ginsburg: Large Batch Training of Convolutional Networks, arXiv 1708.03888. What is published under this name
+        differs in four places. This is the form of NVIDIA's MLPerf submissions, the first choice in each (except that theirs decays
+        the last layer's bias):
+
+        - denominator: :math:`|g| + \lambda |w|` (also TensorFlow's MLPerf reference and Intel Caffe), or :math:`|g|` alone (nvcaffe).
+        - learning rate: outside the momentum buffer (also ``torch.optim.SGD`` and apex' LARC), or inside it (TensorFlow's MLPerf
+          reference, MXNet's LARS), which makes other steps whenever the rate changes.
+        - biases and norm layers: the plain step with the whole learning rate and no decay, or as the others (Intel Caffe, nvcaffe).
+        - a layer's rate: :math:`\gamma r` ("scale"), or :math:`\min(\gamma, r)` ("clip", LARC: ``clip=True``).
     """
 
     def __init__(
@@ -69,7 +82,9 @@ class LARS(Optimizer):
         nesterov: bool = False,
         clip: bool = False,
         exclude: Iterable[str] = ("bias", "norm"),
+        foreach: bool | None = None,
     ) -> None:
+        lr = float(lr)  # a tensor would be read on the host in each step
         for name, value in (("lr", lr), ("weight_decay", weight_decay), ("trust_coefficient", trust_coefficient), ("eps", eps)):
             if not value >= 0:
                 raise UserError(f"LARS: {name}={value} must not be negative.")
@@ -86,8 +101,10 @@ class LARS(Optimizer):
             "eps": eps,
             "nesterov": nesterov,
             "clip": clip,
+            "foreach": foreach,
         }
         super().__init__(params, defaults)
+        _logger.info("LARS adapts %s", described(self.param_groups))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group; its ``excluded`` becomes one flag a parameter, kept in the state dict."""
@@ -108,47 +125,39 @@ class LARS(Optimizer):
 
         Args:
             closure: recomputes the loss and the gradients; its value is returned.
+
+        Raises:
+            UserError: a sparse gradient.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            for parameter, excluded in zip(group["params"], group["excluded"], strict=True):
-                if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, excluded, group)
+            settings = Settings(**{name: group[name] for name in Settings._fields})
+            for (device, _, excluded, begun), parameters in self._alike(group).items():
+                gradients = [cast(Tensor, parameter.grad) for parameter in parameters]
+                buffers = [self.state[parameter][_BUFFER] for parameter in parameters] if begun else None
+                foreach = group.get("foreach")
+                if excluded or foreach or (foreach is None and device.type != "cpu"):
+                    ratios = None if excluded else batched_ratios(parameters, gradients, settings)
+                    after: Any = batched_update(parameters, gradients, buffers, settings, ratios)
+                else:
+                    each = zip(parameters, gradients, buffers or [None] * len(parameters), strict=True)
+                    after = [fused_update(*tensors, settings) for tensors in each]
+                if not begun and settings.momentum != 0:
+                    for parameter, buffer in zip(parameters, after, strict=True):
+                        self.state[parameter][_BUFFER] = buffer
         return loss
 
-    def _update(self, parameter: Tensor, gradient: Tensor, excluded: bool, group: dict[str, Any]) -> None:
-        lr = group["lr"]
-        if not excluded:
-            decay = group["weight_decay"]
-            ratio = trust_ratio(
-                _norm(parameter),
-                _norm(gradient),
-                trust_coefficient=group["trust_coefficient"],
-                weight_decay=decay,
-                eps=group["eps"],
-            )
-            if group["clip"]:
-                ratio = torch.clamp(ratio / lr, max=1.0) if lr > 0 else torch.ones_like(ratio)
-            if decay != 0:
-                gradient = gradient.add(parameter, alpha=decay)
-            gradient = gradient * ratio.to(gradient.dtype)
-        if group["momentum"] != 0:
-            gradient = self._with_momentum(parameter, gradient, group["momentum"], group["nesterov"])
-        parameter.add_(gradient, alpha=-lr)
-
-    def _with_momentum(self, parameter: Tensor, update: Tensor, momentum: float, nesterov: bool) -> Tensor:
-        state = self.state[parameter]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = update.clone()
-        else:
-            state["momentum_buffer"].mul_(momentum).add_(update)
-        buffer = cast(Tensor, state["momentum_buffer"])
-        return update.add(buffer, alpha=momentum) if nesterov else buffer
-
-
-def _norm(tensor: Tensor) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32))
-    return norm
+    def _alike(self, group: dict[str, Any]) -> dict[tuple[torch.device, torch.dtype, bool, bool], list[Tensor]]:
+        """The parameters that have a gradient, by device, dtype, whether they are excluded, and whether they have a momentum."""
+        alike: dict[tuple[torch.device, torch.dtype, bool, bool], list[Tensor]] = {}
+        for parameter, excluded in zip(group["params"], group["excluded"], strict=True):
+            if parameter.grad is None:
+                continue
+            if parameter.grad.is_sparse:
+                raise UserError("LARS: a gradient is sparse, which has no layer-wise norm here: build the embedding with sparse=False.")
+            key = parameter.device, parameter.dtype, excluded, _BUFFER in self.state.get(parameter, {})
+            alike.setdefault(key, []).append(parameter)
+        return alike

@@ -1,18 +1,17 @@
 """One place that builds an optimizer together with its learning-rate curve."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 from lightning_fastnet.optim.param_groups import param_groups
-from lightning_fastnet.optim.schedules import warmup_then_decay
+from lightning_fastnet.optim.schedules import AppliedStepsLR, warmup_then_decay
 
 
 def scheduled(
-    module: nn.Module,
+    parameters: nn.Module | list[dict[str, Any]],
     optimizer_class: Callable[..., Optimizer],
     *,
     lr: float,
@@ -21,19 +20,37 @@ def scheduled(
     epochs: float,
     steps_per_epoch: int,
     weight_decay: float = 0.0,
+    warmup_start: float | None = None,
+    end_lr: float = 0.0,
+    power: float = 2.0,
+    milestones: Sequence[float] = (),
+    gamma: float = 0.1,
     **settings: Any,
-) -> tuple[Optimizer, LRScheduler]:
-    """An optimizer over a module's parameters, and the scheduler to step after each of its steps.
-
-    Biases and norm layers get no weight decay (and no adaptation, where the optimizer is LARS).
+) -> tuple[Optimizer, AppliedStepsLR]:
+    """An optimizer, and the scheduler to step after each of its steps.
 
     Args:
+        parameters: a module, whose biases and norm layers get no weight decay (and no adaptation, where the optimizer is LARS); or
+            groups, taken as they are.
         optimizer_class: any torch optimizer class that takes groups of named parameters.
         lr: peak learning rate.
-        warmup_epochs, decay: see :func:`~lightning_fastnet.optim.schedules.warmup_then_decay`.
+        warmup_epochs, decay, warmup_start, end_lr, power, milestones, gamma: the curve, see
+            :func:`~lightning_fastnet.optim.schedules.warmup_then_decay`.
         epochs: length of the run; need not be whole.
         **settings: further arguments of the optimizer.
     """
-    optimizer = optimizer_class(param_groups(module, weight_decay), lr=lr, weight_decay=weight_decay, **settings)
-    scheduler = warmup_then_decay(optimizer, warmup_epochs=warmup_epochs, total_epochs=epochs, steps_per_epoch=steps_per_epoch, decay=decay)
+    groups = param_groups(parameters, weight_decay) if isinstance(parameters, nn.Module) else parameters
+    optimizer = optimizer_class(groups, lr=lr, weight_decay=weight_decay, **settings)
+    scheduler = warmup_then_decay(
+        optimizer,
+        warmup_epochs=warmup_epochs,
+        total_epochs=epochs,
+        steps_per_epoch=steps_per_epoch,
+        decay=decay,
+        warmup_start=warmup_start,
+        end_lr=end_lr,
+        power=power,
+        milestones=milestones,
+        gamma=gamma,
+    )
     return optimizer, scheduler

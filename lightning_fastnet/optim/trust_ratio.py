@@ -26,6 +26,8 @@ def trust_ratio(
     Reference:
         You, Gitman, Ginsburg: Large Batch Training of Convolutional Networks, arXiv 1708.03888.
     """
-    ratio = trust_coefficient * weight_norm / (gradient_norm + weight_decay * weight_norm + eps)
-    both_positive = (weight_norm > 0) & (gradient_norm > 0)
-    return torch.where(both_positive, ratio, torch.ones_like(ratio))
+    denominator = torch.add(gradient_norm, weight_norm, alpha=weight_decay)
+    if eps:
+        denominator = denominator + eps
+    ratio = trust_coefficient * weight_norm / denominator
+    return ratio.masked_fill_(torch.minimum(weight_norm, gradient_norm) <= 0, 1.0)
