@@ -61,7 +61,7 @@ def begin(config: DictConfig, folder: Path | None = None) -> Beginning:
 
 def _refuse_other_optimizer(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
     """The optimizer's settings lie in the checkpoint too, and go before the config's: a change would have no effect."""
-    curve = ("warmup_epochs", "decay")  # of the schedule, which is made anew
+    curve = ("warmup_epochs", "decay", "warmup_start", "end_lr", "power", "milestones", "gamma")  # of the schedule, which is made anew
     there, here = ({key: value for key, value in (one.get("optimizer") or {}).items() if key not in curve} for one in (saved, wanted))
     if different := difference(there, here, "optimizer."):
         key, before, now = different

@@ -63,6 +63,10 @@ NUMBERS = {
     "optimizer.weight_decay": Number(least=0),
     "optimizer.trust_coefficient": Number(least=0),
     "optimizer.warmup_epochs": Number(least=0),
+    "optimizer.warmup_start": Number(least=0, null=True),
+    "optimizer.end_lr": Number(least=0),
+    "optimizer.power": Number(least=0),
+    "optimizer.gamma": Number(least=0),
     "model.num_classes": _whole(1, null=True),
     "model.network.num_classes": _whole(1, null=True),
     "model.label_smoothing": Number(least=0, most=1),
@@ -74,7 +78,8 @@ NUMBERS = {
 }
 """A key of the config and what it may be; a config that lacks the key is not asked."""
 
-LISTS = {"data.mean": Number(), "data.std": Number(above=0)}
+_A_CHANNEL = ("data.mean", "data.std")
+LISTS = {"data.mean": Number(), "data.std": Number(above=0), "optimizer.milestones": Number(least=0)}
 """Lists of numbers, and what each element may be."""
 
 LIMITS = ("trainer.limit_train_batches", "trainer.limit_val_batches", "trainer.limit_test_batches", "trainer.limit_predict_batches")
@@ -98,7 +103,8 @@ def check_numbers(config: DictConfig) -> None:
         if values is _ABSENT:
             continue
         if not isinstance(values, ListConfig):
-            raise UserError(f"{key}={shown(values)} must be a list of numbers, one a channel: {key}=[0.5].")
+            one_each, example = ("one a channel", "[0.5]") if key in _A_CHANNEL else ("of epochs", "[30,60]")
+            raise UserError(f"{key}={shown(values)} must be a list of numbers, {one_each}: {key}={example}.")
         for value in values:
             _check(key, values, value, number)
     _check_channels(config)
@@ -110,7 +116,7 @@ def _check_channels(config: DictConfig) -> None:
     channels = OmegaConf.select(config, "data.channels")
     if channels not in (None, 1, 3):
         raise UserError(f"data.channels={channels} must be 1 (grey) or 3 (RGB).")
-    for key in LISTS:
+    for key in _A_CHANNEL:
         values = OmegaConf.select(config, key)
         if channels is not None and values is not None and len(values) != channels:
             raise UserError(f"{key}={shown(values)} has {len(values)} number(s), but data.channels={channels}: give one a channel.")

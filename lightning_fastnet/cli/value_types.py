@@ -15,7 +15,7 @@ WORDS = {
     "data.sampling": ("shuffle", "fixed_cycle"),
     "data.augment": ("crop_flip", "jitter", "none"),
     "data.device": ("auto", "gpu", "cpu"),
-    "optimizer.decay": ("constant", "linear", "poly2"),
+    "optimizer.decay": ("constant", "linear", "poly2", "poly", "cosine", "steps"),
 }
 """Settings that take one of a few words."""
 

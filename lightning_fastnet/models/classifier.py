@@ -1,6 +1,5 @@
 """ImageClassifier: any network that maps pictures to class scores, trained with cross-entropy."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
 from lightning_fastnet.errors import UserError
+from lightning_fastnet.optim.run_length import run_length
 
 Batch = tuple[Tensor, Tensor]
 
@@ -95,13 +95,6 @@ class ImageClassifier(LightningModule):
             self.log(f"{split}/{name}", metrics[split], on_step=False, on_epoch=True, batch_size=len(labels))  # type: ignore[arg-type]
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        self.trainer.fit_loop.setup_data()  # counts the batches; Lightning does it later otherwise
-        total_steps = self.trainer.estimated_stepping_batches
-        if total_steps == float("inf"):
-            raise UserError("The learning-rate curve needs the run's length: give the Trainer max_epochs or max_steps.")
-        if self.trainer.num_training_batches == float("inf"):
-            raise UserError("There are no training batches to count: give a loader with a length, and trainer.limit_train_batches above 0.")
-        steps_per_epoch = max(1, math.ceil(self.trainer.num_training_batches / self.trainer.accumulate_grad_batches))
-        optimizer, scheduler = self._optimizer(self, epochs=total_steps / steps_per_epoch, steps_per_epoch=steps_per_epoch)
+        optimizer, scheduler = self._optimizer(self, **run_length(self.trainer)._asdict())
         config: Any = {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
         return config  # type: ignore[no-any-return]

@@ -95,6 +95,7 @@ class RunMetrics(Callback):
             "time/total_seconds": time.time() - self.started,
             "time/to_target_seconds": self.seconds_to_target,
             "trainer/global_step": trainer.global_step,
+            "optimizer/skipped_steps": sum(getattr(one.scheduler, "skipped_steps", 0) for one in trainer.lr_scheduler_configs),
             "trainer/world_size": trainer.world_size,
         }
 

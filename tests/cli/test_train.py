@@ -62,6 +62,7 @@ def test_the_metrics_are_true(finished: tuple[Path, subprocess.CompletedProcess[
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["trainer/global_step"] == 2 * (4000 // 128)
     assert metrics["trainer/world_size"] == 2
+    assert metrics["optimizer/skipped_steps"] == 0
     assert 0.5 < metrics["test/top1"] <= 1
     assert round(metrics["test/top1"] * 1000) == pytest.approx(metrics["test/top1"] * 1000, abs=1e-3), "1,000 pictures, each once"
     assert metrics["val/top1"] == metrics["test/top1"], "the same pictures, the same weights"
@@ -165,6 +166,11 @@ def test_what_only_the_ranks_can_see_is_one_sentence_too(tmp_path: Path, digits:
     assert begun.startswith("quickstart: 2 cpu rank(s)")
     assert len(rest) == 1
     assert rest[0].startswith("fastnet-train: warmup_epochs=2 does not fit a run of ")
+    done = command(tmp_path, *words[:3], "optimizer.milestones=[3]")
+    assert (done.returncode, done.stderr.strip().splitlines()[1]) == (
+        2,
+        "fastnet-train: decay='steps' goes with milestones=[EPOCH, ...], and the other decays go without: give both or neither.",
+    )
 
 
 def test_a_diverged_run_says_so_and_leaves_its_folder_whole(tmp_path: Path, digits: Path) -> None:

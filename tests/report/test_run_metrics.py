@@ -8,6 +8,7 @@ import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 
+from lightning_fastnet.optim.schedules import warmup_then_decay
 from lightning_fastnet.report import run_metrics
 from lightning_fastnet.report.run_metrics import RunMetrics, write_metrics
 
@@ -33,7 +34,10 @@ def clock(monkeypatch) -> Clock:
 
 
 def trainer_of(world_size: int = 4, **settings) -> SimpleNamespace:
-    return SimpleNamespace(**{"world_size": world_size, "sanity_checking": False, "callback_metrics": {}, "global_step": 0} | settings)
+    return SimpleNamespace(
+        **{"world_size": world_size, "sanity_checking": False, "callback_metrics": {}, "global_step": 0, "lr_scheduler_configs": []}
+        | settings
+    )
 
 
 def train(metrics: RunMetrics, trainer: SimpleNamespace, clock: Clock, seconds: list[float], pictures: int = 8) -> None:
@@ -107,10 +111,12 @@ def test_any_logged_metric_can_be_the_target(clock):
 
 
 def test_the_object_is_flat_and_null_where_nothing_was_measured(clock):
-    metrics, trainer = RunMetrics(started=40.0), trainer_of(world_size=2, global_step=17)
+    held_back = [SimpleNamespace(scheduler=SimpleNamespace(skipped_steps=3)), SimpleNamespace(scheduler=object())]
+    metrics, trainer = RunMetrics(started=40.0), trainer_of(world_size=2, global_step=17, lr_scheduler_configs=held_back)
     clock.now = 100.5
     expected = dict.fromkeys(("val/top1", "val/loss", "test/top1", "test/loss", "train/images_per_second", "time/to_target_seconds"))
-    assert metrics.as_dict(trainer) == expected | {"time/total_seconds": 60.5, "trainer/global_step": 17, "trainer/world_size": 2}
+    counted = {"trainer/global_step": 17, "trainer/world_size": 2, "optimizer/skipped_steps": 3}
+    assert metrics.as_dict(trainer) == expected | counted | {"time/total_seconds": 60.5}
 
 
 class Rising(LightningModule):
@@ -130,8 +136,11 @@ class Rising(LightningModule):
     def test_step(self, batch: tuple[torch.Tensor, ...], batch_idx: int) -> None:
         self.log("test/top1", 0.875)
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        scheduler = warmup_then_decay(optimizer, warmup_epochs=0, total_epochs=4, steps_per_epoch=3)
+        scheduler.skipped_steps = 2
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
 
 class Loader:
@@ -160,6 +169,7 @@ def test_a_real_fit_fills_in_the_last_values_and_reaches_the_target_in_its_epoch
     values = metrics.as_dict(trainer)
     assert (values["val/top1"], values["test/top1"], values["val/loss"]) == (0.75, 0.875, None)
     assert (values["trainer/global_step"], values["trainer/world_size"]) == (12, 1)
+    assert values["optimizer/skipped_steps"] == 2
     assert 0 < values["time/to_target_seconds"] <= values["time/total_seconds"]
     assert values["train/images_per_second"] > 0
 
