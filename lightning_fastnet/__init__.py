@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lightning_fastnet.models.classifier import ImageClassifier
     from lightning_fastnet.optim.lars import LARS
     from lightning_fastnet.plugins.fused_all_reduce import FusedAllReduceStrategy
+    from lightning_fastnet.plugins.lars_warmup import LARSWarmup
     from lightning_fastnet.plugins.random_state import RandomState
     from lightning_fastnet.plugins.step_profile import StepProfile
 
@@ -28,6 +29,7 @@ _HOMES = {
     "ImageClassifier": "models.classifier",
     "LARS": "optim.lars",
     "FusedAllReduceStrategy": "plugins.fused_all_reduce",
+    "LARSWarmup": "plugins.lars_warmup",
     "RandomState": "plugins.random_state",
     "StepProfile": "plugins.step_profile",
 }
@@ -36,6 +38,7 @@ __all__ = [  # noqa: RUF022  # grouped by what they are for
     "FusedAllReduceStrategy",
     "StepProfile",
     "RandomState",
+    "LARSWarmup",
     "LARS",
     "DALIDataModule",
     "DALILoader",
