@@ -7,6 +7,7 @@ import matplotlib
 from lightning_fastnet.optim.schedules import learning_rate
 
 EPOCHS, STEPS, WARMUP = 90, 20, 5
+MILESTONES = (30, 60, 80)
 
 
 def main() -> None:
@@ -16,9 +17,16 @@ def main() -> None:
 
     figure, axes = pyplot.subplots(figsize=(6, 2.6), layout="constrained")
     epochs = [step / STEPS for step in range(EPOCHS * STEPS + 1)]
-    for decay in ("poly2", "cosine", "linear"):
+    for decay in ("poly2", "cosine", "linear", "steps"):
         curve = [
-            learning_rate(step, peak=1.0, warmup_steps=WARMUP * STEPS, total_steps=EPOCHS * STEPS, decay=decay)
+            learning_rate(
+                step,
+                peak=1.0,
+                warmup_steps=WARMUP * STEPS,
+                total_steps=EPOCHS * STEPS,
+                decay=decay,
+                milestones=[epoch * STEPS for epoch in MILESTONES],
+            )
             for step in range(EPOCHS * STEPS + 1)
         ]
         axes.plot(epochs, curve, label=decay)
